@@ -1,0 +1,1 @@
+"""The implementation under test; only `model`, `runtime`, `draft` and `replay` may import mlx."""

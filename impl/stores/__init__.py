@@ -1,0 +1,1 @@
+"""Readers, writers and verifiers of what lies on disk: checkpoints, stores, artifacts."""

@@ -1,0 +1,1 @@
+"""The mathematics in plain NumPy and the text pipeline in plain Python: slow, readable, independent."""

@@ -1,0 +1,30 @@
+"""All clauses and schemas of the project, gathered by importing the modules that declare them."""
+
+import importlib
+from typing import Any, Final
+
+from assay.spec.documents import DOCUMENTS
+from assay.spec.errors import usage_error
+
+CLAUSE_MODULES: Final[tuple[str, ...]] = ()
+"""Every module that declares clauses; a test finds those that are missing here."""
+
+
+def load_all_clauses() -> None:
+    """Imports every module that declares clauses."""
+    for name in CLAUSE_MODULES:
+        importlib.import_module(name)
+
+
+def json_schema(name: str) -> dict[str, Any]:
+    """Returns the JSON Schema (draft 2020-12) of a document or contract, by its full or short name."""
+    full = {
+        **{key: key for key in DOCUMENTS},
+        **{key.split("/")[0].removeprefix("assay."): key for key in DOCUMENTS},
+    }
+    if name not in full:
+        raise usage_error("schema", expected=f"one of {', '.join(sorted(DOCUMENTS))}", got=name)
+    module, model = DOCUMENTS[full[name]]
+    document = getattr(importlib.import_module(module), model)
+    schema: dict[str, Any] = document.model_json_schema(by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": full[name], **schema}

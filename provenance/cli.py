@@ -1,0 +1,88 @@
+"""The command line: finds the command, runs it, and turns every ending into one line and an exit code."""
+
+import argparse
+import importlib
+import os
+import sys
+import traceback
+from typing import Final
+
+from assay import __version__
+from assay.provenance.output import add_shared_options, say
+from assay.spec.errors import AssayError
+from assay.spec.verdicts import ExitCode
+
+COMMANDS: Final[dict[str, str]] = {
+    "validate": "judge checkpoints, configs, indexes and safetensors files against the contract",
+    "explain": "say what a clause or error code means, where it comes from, how to fix it",
+    "schema": "print the JSON Schema of a contract or document",
+}
+"""Command -> one line of help, in the order of a first session; the module is `assay.provenance.commands.<name>`."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one command and returns its exit code; never raises."""
+    arguments = sys.argv[1:] if argv is None else argv
+    try:
+        return _dispatch(arguments)
+    except AssayError as error:
+        say(f"assay: error: {error.finding.line}")
+        if error.finding.hint:
+            say(f"hint: {error.finding.hint}")
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader went away; a second complaint at interpreter exit would follow without this.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    except KeyboardInterrupt:
+        say("assay: interrupted")
+        return 130
+    except Exception as error:  # noqa: BLE001 - the last line of defence: a bug must be told from a finding
+        if os.environ.get("ASSAY_TRACEBACK"):
+            traceback.print_exc()
+        say(f"assay: internal error: {type(error).__name__}: {error}")
+        say("hint: this is a bug of assay; run again with ASSAY_TRACEBACK=1 and report what it prints")
+        return ExitCode.BUG
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in {"-h", "--help", "help"}:
+        print(_overview())  # noqa: T201 - help is data
+        return ExitCode.OK if arguments else ExitCode.USAGE
+    if arguments[0] in {"-V", "--version"}:
+        print(f"assay {__version__}")  # noqa: T201 - the version is data
+        return ExitCode.OK
+    name, rest = arguments[0], arguments[1:]
+    if name not in COMMANDS:
+        say(f"assay: error: usage.command: command line: expected one of {', '.join(COMMANDS)}, got {name!r}")
+        return ExitCode.USAGE
+    module = importlib.import_module(f"assay.provenance.commands.{name}")
+    parser = argparse.ArgumentParser(prog=f"assay {name}", description=f"{COMMANDS[name].capitalize()}.")
+    module.configure(parser)
+    add_shared_options(parser)
+    try:
+        parsed = parser.parse_args(rest)
+    except SystemExit as ending:  # argparse: 0 after --help, 2 after a usage error
+        return ending.code if isinstance(ending.code, int) else ExitCode.USAGE
+    return int(module.run(parsed))
+
+
+def _overview() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: assay COMMAND [options]",
+            "",
+            "Judges whether a port of a model family is the model it says it is.",
+            "",
+            *lines,
+            "",
+            "Shared options: --format pretty|json|junit|markdown, --out DIR, -q. `assay COMMAND --help` says more.",
+            "Exit codes: 0 all claims hold; 1 a claim fails; 2 usage; 3 inconclusive; 4 evidence damaged; 70 our bug.",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

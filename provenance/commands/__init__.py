@@ -1,0 +1,1 @@
+"""One module a command of `assay`; each has `configure(parser)` and `run(arguments)`."""

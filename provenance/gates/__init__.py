@@ -1,0 +1,1 @@
+"""Gates: named checks of named components, each leaving one evidence record."""

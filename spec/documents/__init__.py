@@ -1,0 +1,10 @@
+"""The documents that assay writes, one module a schema; each is exported as JSON Schema by `assay schema NAME`."""
+
+from typing import Final
+
+DOCUMENTS: Final[dict[str, tuple[str, str]]] = {
+    "assay.validation/1": ("assay.spec.documents.validation", "Validation"),
+    "assay.mutation-run/1": ("assay.spec.documents.mutation_run", "MutationRun"),
+    "assay.run/1": ("assay.spec.documents.run", "Run"),
+}
+"""Schema name -> (module, model); modules are imported only when a schema is asked for."""

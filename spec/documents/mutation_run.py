@@ -1,0 +1,70 @@
+"""`assay.mutation-run/1`: what the mutation batteries killed, where, and what survived."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from assay.spec.documents.base import Document
+
+Count = Field(ge=0)
+
+
+class BatteryCounts(Document):
+    """Counts of one battery; every mutation stands in exactly one of the last five."""
+
+    total: int = Count
+    killed: int = Count
+    killed_elsewhere: int = Count
+    survived: int = Count
+    equivalent: int = Count
+    invalid: int = Count
+
+
+class MutationRecord(Document):
+    """One mutation that needs a reader: a survivor, one killed elsewhere, an equivalent or an invalid one."""
+
+    battery: str
+    id: str
+    area: str
+    field: str
+    change: str
+    expected_code: str
+    got_codes: list[str]
+    reason: str = ""
+
+
+class AreaCounts(Document):
+    """Counts of one area of one battery, and of what killed its mutations."""
+
+    total: int = Count
+    killed: int = Count
+    by_rule: int = Count
+    by_upstream: int = Count
+    by_pin: int = Count
+    by_form: int = Count
+
+
+class PinOnly(Document):
+    """Leaves for which only the pin stands, and why no rule can exist."""
+
+    leaves: list[str]
+    reason: str
+
+
+class BatteryDetail(Document):
+    """What a reader of one battery wants to know beside the counts."""
+
+    areas: dict[str, AreaCounts]
+    pin_only: list[PinOnly] = Field(default_factory=list)
+    controls: dict[str, bool] = Field(default_factory=dict)
+    not_run: list[str] = Field(default_factory=list)
+
+
+class MutationRun(Document):
+    """The result of `assay mutate`."""
+
+    schema_: Literal["assay.mutation-run/1"] = Field("assay.mutation-run/1", alias="schema")
+    batteries: dict[str, BatteryCounts]
+    survivors: list[MutationRecord]
+    killed_elsewhere: list[MutationRecord] = Field(default_factory=list)
+    details: dict[str, BatteryDetail] = Field(default_factory=dict)

@@ -1,0 +1,100 @@
+"""The one form in which assay says that something is wrong.
+
+A `Finding` is a single disagreement between a contract and an input. An `AssayError` carries one finding and
+ends the work at hand; judging code collects findings instead, so that all of them reach the user at once.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+
+def shown(value: Any, limit: int = 160) -> str:
+    """Returns `value` as one printable line of at most `limit` characters, for the expected and got fields.
+
+    Control characters, lone surrogates and line ends are escaped, so that a hostile file name or JSON string
+    can't forge a second line of output.
+    """
+    text = value if isinstance(value, str) else repr(value)
+    if not text.isprintable():
+        text = text.encode("unicode_escape", "backslashreplace").decode("ascii")
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One disagreement, with both values.
+
+    Attributes:
+        code: id of the clause that was broken, such as `ple.hash.multipliers`.
+        stage: the step of judgement at which it showed, such as `config` or `headers`.
+        where: field, tensor or file, in the input's own words.
+        expected: what the contract asks for.
+        got: what the input holds.
+        hint: what to look at next; may be empty.
+    """
+
+    code: str
+    stage: str
+    where: str
+    expected: str
+    got: str
+    hint: str = ""
+
+    @classmethod
+    def of(cls, code: str, stage: str, where: str, *, expected: Any, got: Any, hint: str = "") -> "Finding":
+        """Makes a finding of values of any type, each shown on one line."""
+        return cls(code, stage, shown(where), shown(expected), shown(got), hint)
+
+    @property
+    def line(self) -> str:
+        """The finding as one line, without the hint."""
+        return f"{self.code}: {self.where}: expected {self.expected}, got {self.got}"
+
+    def as_json(self) -> dict[str, str]:
+        """The finding as it stands in every JSON document."""
+        return asdict(self)
+
+
+class AssayError(Exception):
+    """A finding that ends the work; subclasses say who must act."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.line)
+        self.finding = finding
+
+    def __reduce__(self) -> tuple[type["AssayError"], tuple[Finding]]:
+        """Keeps the finding when a worker process hands the error back."""
+        return type(self), (self.finding,)
+
+
+class ContractError(AssayError):
+    """An input breaks a clause of the contract."""
+
+
+class AdmissionError(AssayError):
+    """A checkpoint or artifact is damaged or is not what it says it is."""
+
+
+class ParityError(AssayError):
+    """Numbers differ."""
+
+
+class EvidenceError(AssayError):
+    """A report, capture or piece of evidence is incomplete or altered."""
+
+    exit_code: ClassVar[int] = 4
+
+
+class UsageError(AssayError):
+    """The command line asks for something that it can't have."""
+
+    exit_code: ClassVar[int] = 2
+
+
+def usage_error(
+    where: str, *, expected: Any, got: Any, hint: str = "", code: str = "usage.argument"
+) -> UsageError:
+    """Makes the error for an argument that can't be used."""
+    return UsageError(Finding.of(code, "usage", where, expected=expected, got=got, hint=hint))
