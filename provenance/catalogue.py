@@ -6,7 +6,7 @@ from typing import Any, Final
 from assay.spec.documents import DOCUMENTS
 from assay.spec.errors import usage_error
 
-CLAUSE_MODULES: Final[tuple[str, ...]] = ()
+CLAUSE_MODULES: Final[tuple[str, ...]] = ("assay.mutations.clauses",)
 """Every module that declares clauses; a test finds those that are missing here."""
 
 

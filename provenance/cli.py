@@ -14,6 +14,7 @@ from assay.spec.verdicts import ExitCode
 
 COMMANDS: Final[dict[str, str]] = {
     "validate": "judge checkpoints, configs, indexes and safetensors files against the contract",
+    "mutate": "run a battery of mutations: killed, killed elsewhere, survived, by area",
     "explain": "say what a clause or error code means, where it comes from, how to fix it",
     "schema": "print the JSON Schema of a contract or document",
 }

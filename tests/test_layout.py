@@ -38,8 +38,10 @@ def imported(path: str) -> set[str]:
 
 @pytest.mark.parametrize("path", MODULES)
 def test_a_room_imports_only_what_it_may(path: str) -> None:
-    room = path.split("/")[0]
-    rooms = {name.split(".")[1] for name in imported(path) if name.startswith("assay.") and name.count(".") >= 1}
+    room = path.split("/", maxsplit=1)[0]
+    rooms = {
+        name.split(".")[1] for name in imported(path) if name.startswith("assay.") and name.count(".") >= 1
+    }
     assert {name for name in rooms if name in ROOMS} <= ALLOWED[room]
 
 
@@ -68,7 +70,7 @@ def test_the_package_can_be_imported_without_numpy_and_mlx() -> None:
         "            raise ImportError(f'{name} is refused')\n"
         "sys.meta_path.insert(0, Refuse())\n"
         "from assay.provenance.cli import main\n"
-        "sys.exit(main(['validate', '--help']))\n"
+        "sys.exit(main(['explain', '--list']))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,0 +1,24 @@
+"""All batteries by name; a module is imported only when its battery is asked for."""
+
+import importlib
+from typing import Final
+
+from assay.mutations.battery import Battery
+from assay.spec.errors import usage_error
+
+BATTERIES: Final[dict[str, str]] = {}
+"""Battery name -> module with a `BATTERY`; in the order in which they run."""
+
+
+def battery(name: str) -> Battery:
+    """Returns one battery.
+
+    Raises:
+        UsageError: when no battery has this name.
+    """
+    if name not in BATTERIES:
+        raise usage_error("battery", expected=f"one of {', '.join(BATTERIES)}", got=name)
+    found = importlib.import_module(BATTERIES[name]).BATTERY
+    if not isinstance(found, Battery):
+        raise TypeError(f"{BATTERIES[name]}.BATTERY is not a Battery")
+    return found
