@@ -18,10 +18,11 @@ class Gate:
         title: what it shows, one sentence.
         components: the components whose status it can raise.
         rung: the lowest label that needs this gate to pass.
-        function: where it lives, `module:name`; imported only when the gate runs.
-        needs: inputs without which it is `not-run`: `checkpoint`, `capture`, `metal`.
+        function: where it lives, `module:name`; imported only in the gate's own process. Empty when `blocked`.
+        needs: inputs without which it is `not-run`; the words are the keys of `assay.provenance.gates.inputs.INPUTS`.
         packages: distributions whose versions belong to its evidence.
         limit_s: seconds after which it counts as hung.
+        blocked: why no version of assay up to this one can decide it; such a gate is always `not-run`.
     """
 
     id: str
@@ -32,6 +33,7 @@ class Gate:
     needs: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     limit_s: float = 600.0
+    blocked: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +57,21 @@ class GateContext:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """What a gate came to; `reason` is required unless it passed."""
+    """What a gate came to.
+
+    Attributes:
+        outcome: a gate that could not look says `inconclusive` or `not-run`, never `pass`.
+        measurements: a JSON value; integers beyond 2^53 as strings, floats finite.
+        findings: every disagreement; a pass has none.
+        reason: one sentence, required unless it passed.
+        is_private: whether it stood on a private descriptor (the miniature), so that it can't reach `qualified`.
+    """
 
     outcome: Outcome
     measurements: dict[str, Any] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     reason: str = ""
+    is_private: bool = False
 
 
 GateFunction = Callable[[GateContext], GateResult]

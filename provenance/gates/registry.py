@@ -1,0 +1,60 @@
+"""The gates: one row each, in the order in which they run and are reported (cheapest and lowest rung first).
+
+To add a gate: write a function `(GateContext) -> GateResult` in a module beside this one and append a row that names
+it. The row decides which components the gate counts for and from which rung on it is required. A component reaches a
+rung only when every gate of that rung and of all lower rungs has passing, current evidence; a rung without a gate
+can't be reached, so a component without gates stays a `hypothesis`.
+"""
+
+from typing import Final
+
+from assay.provenance.gates.base import Gate
+from assay.spec.verdicts import Label
+
+_PRODUCT = (
+    "needs the product on its target machine with the real 360 GB checkpoint; assay has no procedure for it"
+)
+
+SUPPORT_GATES: Final[dict[str, tuple[Gate, ...]]] = {
+    "qwen4exp": (
+        Gate(
+            "support.oracle-parity",
+            "The product agrees with the scalar oracle on the real weights.",
+            (), Label.SUPPORTED, "", blocked=_PRODUCT,
+        ),
+        Gate(
+            "support.admission-negatives",
+            "The product refuses every bad artifact before it touches the GPU.",
+            (), Label.SUPPORTED, "", blocked=_PRODUCT,
+        ),
+        Gate(
+            "support.transactional-state",
+            "The product's state survives injected failures as whole transactions.",
+            (), Label.SUPPORTED, "", blocked=_PRODUCT,
+        ),
+        Gate(
+            "support.physical-run",
+            "A run on a physical M5 Pro accounts for its bytes, does not swap and gives the exact output.",
+            (), Label.SUPPORTED, "", blocked=_PRODUCT,
+        ),
+        Gate(
+            "support.release-lanes",
+            "The 32K merge screen and the near-endpoint release lane pass.",
+            (), Label.SUPPORTED, "", blocked=_PRODUCT,
+        ),
+        Gate(
+            "support.performance-record",
+            "The performance of the target tier is recorded.",
+            (), Label.SUPPORTED, "", blocked=_PRODUCT,
+        ),
+    ),
+}  # fmt: skip
+"""Profile -> the gates that decide its support state; every component of the profile needs them for `supported`."""
+
+GATES: Final[tuple[Gate, ...]] = ()
+"""Every gate that can be run; ids are unique and never reused."""
+
+
+def all_gates() -> tuple[Gate, ...]:
+    """Returns the gates that can be run, then the support gates of every profile."""
+    return (*GATES, *(gate for gates in SUPPORT_GATES.values() for gate in gates))
