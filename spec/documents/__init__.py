@@ -3,6 +3,7 @@
 from typing import Final
 
 DOCUMENTS: Final[dict[str, tuple[str, str]]] = {
+    "assay.contract/1": ("assay.spec.contract", "Contract"),
     "assay.validation/1": ("assay.spec.documents.validation", "Validation"),
     "assay.mutation-run/1": ("assay.spec.documents.mutation_run", "MutationRun"),
     "assay.run/1": ("assay.spec.documents.run", "Run"),
