@@ -6,7 +6,16 @@ from typing import Any, Final
 from assay.spec.documents import DOCUMENTS
 from assay.spec.errors import usage_error
 
-CLAUSE_MODULES: Final[tuple[str, ...]] = ("assay.mutations.clauses",)
+CLAUSE_MODULES: Final[tuple[str, ...]] = (
+    "assay.impl.stores.files",
+    "assay.impl.stores.header_set",
+    "assay.impl.stores.inventory",
+    "assay.impl.stores.safetensors",
+    "assay.impl.stores.shard_index",
+    "assay.impl.stores.strict_json",
+    "assay.provenance.kinds",
+    "assay.mutations.clauses",
+)
 """Every module that declares clauses; a test finds those that are missing here."""
 
 

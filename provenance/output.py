@@ -38,7 +38,16 @@ def emit_json(value: Any) -> None:
 
     Lone surrogates (a file name that is not UTF-8) are escaped as JSON escapes, so that the output stays UTF-8.
     """
-    text = json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None)
+    _emit_json(value, indent=2 if sys.stdout.isatty() else None)
+
+
+def emit_json_line(value: Any) -> None:
+    """Prints one JSON object on one line of stdout, for commands that print several."""
+    _emit_json(value, indent=None)
+
+
+def _emit_json(value: Any, indent: int | None) -> None:
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
     emit(text.encode("utf-8", "backslashreplace").decode("utf-8") if _has_surrogate(text) else text)
 
 

@@ -1,0 +1,138 @@
+"""`assay validate PATH...`: judge each path and print one result a path, with every finding."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from assay.provenance.kinds import judge_path, kind_names
+from assay.provenance.output import emit, emit_json_line, output_format
+from assay.provenance.paths import checkpoint_directory, evidence_directory
+from assay.spec.judgement import JudgeOptions
+from assay.spec.verdicts import Verdict, verdict_exit, worst_exit
+
+_SHOWN_FINDINGS = 40
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of this command."""
+    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="what to judge")
+    parser.add_argument(
+        "--kind", help=f"what the paths are: {', '.join(kind_names())}; told by itself if left out"
+    )
+    parser.add_argument(
+        "--private", action="store_true", help="accept private profiles, such as the miniature"
+    )
+    parser.add_argument(
+        "--payload", action="store_true", help="check the digests of whole shards too; resumable"
+    )
+    parser.add_argument("--checkpoint", type=Path, metavar="DIR", help="the real checkpoint's description")
+    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="workers (default: one a processor)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Judges all paths; the exit code is that of the worst verdict."""
+    options = JudgeOptions(
+        is_private=arguments.private,
+        with_payload=arguments.payload,
+        checkpoint=checkpoint_directory(arguments.checkpoint),
+        jobs=max(1, arguments.jobs or os.cpu_count() or 1),
+        state=arguments.out or evidence_directory(),
+        show_progress=not arguments.quiet and sys.stderr.isatty(),
+    )
+    shape = output_format(arguments)
+    documents: list[dict[str, Any]] = []
+    verdicts: list[Verdict] = []
+    for path in arguments.paths:
+        judgement = judge_path(path, options, arguments.kind)
+        verdicts.append(judgement.verdict)
+        document = judgement.document(str(path))
+        if shape == "json":
+            emit_json_line(document)
+        elif shape == "pretty":
+            emit(pretty(document))
+        else:
+            documents.append(document)
+    if shape == "junit":
+        emit(junit(documents))
+    elif shape == "markdown":
+        emit("\n".join(map(markdown, documents)))
+    return worst_exit(map(verdict_exit, verdicts))
+
+
+def pretty(document: dict[str, Any]) -> str:
+    """Returns the result as lines for a terminal, without colour."""
+    seam = " [seam: private]" if document["seam"] else ""
+    lines = [f"{_printable(document['path'])}: {document['kind']}: {document['verdict']}{seam}"]
+    report = document["report"] or {"areas": {}, "notChecked": [], "facts": {}}
+    width = max(map(len, report["areas"]), default=0)
+    lines += [f"  {area:<{width}}  {verdict}" for area, verdict in report["areas"].items()]
+    for finding in document["findings"][:_SHOWN_FINDINGS]:
+        lines.append(f"  {_line(finding)}")
+        lines += [f"    hint: {finding['hint']}"] if finding["hint"] else []
+    more = len(document["findings"]) - _SHOWN_FINDINGS
+    lines += [f"  and {more} more findings; --format json has all"] if more > 0 else []
+    lines += [f"  not checked: {text}" for text in report["notChecked"]]
+    return "\n".join(lines)
+
+
+def markdown(document: dict[str, Any]) -> str:
+    """Returns the result as a Markdown section."""
+    seam = " (seam: private)" if document["seam"] else ""
+    lines = [
+        f"### `{_printable(document['path'])}`: {document['verdict']}{seam}",
+        "",
+        f"Kind: {document['kind']}.",
+        "",
+    ]
+    report = document["report"] or {"areas": {}, "notChecked": [], "facts": {}}
+    if report["areas"]:
+        lines += ["| Area | Verdict |", "|---|---|"]
+        lines += [f"| {area} | {verdict} |" for area, verdict in report["areas"].items()]
+        lines.append("")
+    if document["findings"]:
+        lines += ["| Code | Where | Expected | Got |", "|---|---|---|---|"]
+        lines += [
+            "| " + " | ".join(_cell(finding[key]) for key in ("code", "where", "expected", "got")) + " |"
+            for finding in document["findings"]
+        ]
+        lines.append("")
+    lines += [f"- Not checked: {text}" for text in report["notChecked"]]
+    return "\n".join(lines)
+
+
+def junit(documents: list[dict[str, Any]]) -> str:
+    """Returns the results as JUnit XML: a suite a path, a case an area; a gap is `skipped`."""
+    from xml.sax.saxutils import escape, quoteattr
+
+    suites: list[str] = []
+    for document in documents:
+        areas = (document["report"] or {}).get("areas", {}) or {document["kind"]: document["verdict"]}
+        cases: list[str] = []
+        findings = "\n".join(map(_line, document["findings"]))
+        for area, verdict in areas.items():
+            body = ""
+            if verdict == "rejected":
+                body = f"<failure message={quoteattr(f'{area} rejected')}>{escape(findings)}</failure>"
+            elif verdict == "inconclusive":
+                body = f"<skipped message={quoteattr(f'{area} inconclusive')}/>"
+            cases.append(
+                f"<testcase classname={quoteattr(document['kind'])} name={quoteattr(area)}>{body}</testcase>"
+            )
+        name, verdicts = quoteattr(_printable(document["path"])), list(areas.values())
+        counts = f'failures="{verdicts.count("rejected")}" skipped="{verdicts.count("inconclusive")}"'
+        suites.append(f'<testsuite name={name} tests="{len(areas)}" {counts}>{"".join(cases)}</testsuite>')
+    return f'<?xml version="1.0" encoding="utf-8"?>\n<testsuites name="assay validate">{"".join(suites)}</testsuites>'
+
+
+def _line(finding: dict[str, str]) -> str:
+    return f"{finding['code']}: {finding['where']}: expected {finding['expected']}, got {finding['got']}"
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else text.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
+def _cell(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("`", "\\`").replace("<", "&lt;")

@@ -1,0 +1,168 @@
+"""The kinds of things that `assay validate` judges: how each is recognised, and who judges it.
+
+A later kind is one row here. The first row whose detector fits decides, so that the more telling marks come first.
+A judge is named as text and imported only when it is needed; it takes a path and the options and returns a judgement.
+"""
+
+import importlib
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from assay.impl.stores.files import folder_names, open_regular
+from assay.spec.clauses import Authority, declare
+from assay.spec.errors import AdmissionError, Finding, usage_error
+from assay.spec.judgement import JudgeOptions, Judgement
+
+UNKNOWN: Final = declare(
+    "input.kind", Authority.INPUT, "The kind of a path can be told from its name, its first bytes or its entries.",
+    source="assay: input", cause="a file under an unusual name", fix="say it with --kind",
+)  # fmt: skip
+
+HEAD_BYTES: Final = 1 << 16
+_STAGE: Final = "input"
+
+
+@dataclass(frozen=True, slots=True)
+class Sniff:
+    """What a look at a path shows: cheap, bounded, without parsing.
+
+    Attributes:
+        path: the path.
+        names: entries of a folder, sorted; empty for a file.
+        head: the first 64 KiB of a file; empty for a folder.
+        is_folder: whether it is a folder.
+    """
+
+    path: Path
+    names: tuple[str, ...]
+    head: bytes
+    is_folder: bool
+
+    def has(self, name: str) -> bool:
+        """Says whether the folder has an entry of this name."""
+        return name in self.names
+
+    def has_suffix(self, suffix: str) -> bool:
+        """Says whether the folder has an entry whose name ends so."""
+        return any(name.endswith(suffix) for name in self.names)
+
+    def mentions(self, *keys: str) -> bool:
+        """Says whether the head of a JSON file holds all of these as quoted text."""
+        return self.head.lstrip()[:1] == b"{" and all(f'"{key}"'.encode() in self.head for key in keys)
+
+
+class Judge(Protocol):
+    """The function that judges a path of one kind."""
+
+    def __call__(self, path: Path, options: JudgeOptions) -> Judgement:
+        """Returns the judgement; input that can't be read may also be raised as an `AssayError`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind.
+
+    Attributes:
+        name: the fixed word for `--kind`.
+        title: what it is, for help and reports.
+        judge: `module:function`.
+        fits: whether a sniff shows this kind.
+    """
+
+    name: str
+    title: str
+    judge: str
+    fits: Callable[[Sniff], bool]
+
+
+KINDS: Final[tuple[Kind, ...]] = (
+    Kind(
+        "index",
+        "model.safetensors.index.json",
+        "assay.impl.stores.single:judge_index_file",
+        lambda sniff: sniff.path.name.endswith(".index.json") or sniff.mentions("weight_map"),
+    ),
+    Kind(
+        "safetensors",
+        "safetensors file or header set",
+        "assay.impl.stores.single:judge_safetensors_file",
+        lambda sniff: (
+            sniff.path.suffix == ".safetensors"
+            or (sniff.path.suffix == ".jsonl" and sniff.mentions("shard", "header"))
+            or (sniff.head[8:9] == b"{" and sniff.head[5:8] == b"\0\0\0")
+        ),
+    ),
+)
+"""All kinds, the more telling marks first."""
+
+
+def kind_names() -> list[str]:
+    """Returns the words for `--kind`."""
+    return list(dict.fromkeys(kind.name for kind in KINDS))
+
+
+def sniff(path: Path) -> Sniff:
+    """Looks at a path.
+
+    Raises:
+        AdmissionError: `input.file.*`.
+    """
+    try:
+        is_folder = stat.S_ISDIR(path.stat().st_mode)
+    except (OSError, ValueError):
+        is_folder = False  # opening it says why
+    if is_folder:
+        return Sniff(path, tuple(folder_names(path, stage=_STAGE)), b"", is_folder=True)
+    with open_regular(path, stage=_STAGE) as file:
+        return Sniff(path, (), file.read(HEAD_BYTES) or b"", is_folder=False)
+
+
+def judge_path(path: Path, options: JudgeOptions, kind: str | None = None) -> Judgement:
+    """Judges one path as `kind`, or as what it looks like; never raises for bad input.
+
+    Raises:
+        UsageError: `usage.argument` for a kind that does not exist.
+    """
+    if kind is not None and kind not in kind_names():
+        raise usage_error("--kind", expected=f"one of {', '.join(kind_names())}", got=kind)
+    judged_as = kind or "unknown"
+    try:
+        seen = sniff(path)
+        found = next((row for row in KINDS if (row.name == kind if kind else row.fits(seen))), None)
+        if found is None:
+            return _unknown(seen)
+        judged_as = found.name
+        judgement = load_judge(found)(path, options)
+    except AdmissionError as error:
+        return Judgement(judged_as, faults=[error.finding], is_private=options.is_private)
+    judgement.is_private = judgement.is_private or options.is_private
+    return judgement
+
+
+def load_judge(kind: Kind) -> Judge:
+    """Imports the judge of a kind."""
+    module, name = kind.judge.split(":")
+    judge: Any = getattr(importlib.import_module(module), name)
+    return judge  # type: ignore[no-any-return]
+
+
+def _unknown(seen: Sniff) -> Judgement:
+    got = (
+        f"a folder of {len(seen.names)} entries"
+        if seen.is_folder
+        else f"a file that starts with {seen.head[:8]!r}"
+    )
+    finding = Finding.of(
+        UNKNOWN, _STAGE, str(seen.path), expected=f"one of {', '.join(kind_names())}", got=got,
+        hint="say what it is with --kind",
+    )  # fmt: skip
+    if not seen.is_folder and not seen.head:
+        from assay.impl.stores.files import EMPTY
+
+        finding = Finding.of(EMPTY, _STAGE, str(seen.path), expected="at least one byte", got="0 bytes")
+        return Judgement("unknown", faults=[finding])
+    return Judgement("unknown", gaps=[finding])

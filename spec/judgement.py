@@ -1,0 +1,105 @@
+"""What judging code hands back: every fault and every gap, with the verdict that follows from them.
+
+A *fault* is a wrong fact and rejects. A *gap* is something required that could not be judged, such as an absent
+file, and makes the verdict inconclusive. What nobody asked for is neither: it stands in `not_checked`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from assay.spec.errors import Finding
+from assay.spec.verdicts import Verdict, worst_verdict
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeOptions:
+    """What the user asked of a judgement, beside the path.
+
+    Attributes:
+        is_private: the private seam was asked for, so that private profiles may be accepted.
+        with_payload: digests of the payload are to be computed.
+        checkpoint: directory that describes the real checkpoint, for kinds that need it; None when absent.
+        jobs: workers for what can be done in parallel; at least 1.
+        state: folder for the state of work that can be resumed, or None.
+        show_progress: whether progress may be drawn on stderr.
+    """
+
+    is_private: bool = False
+    with_payload: bool = False
+    checkpoint: Path | None = None
+    jobs: int = 1
+    state: Path | None = None
+    show_progress: bool = False
+
+
+@dataclass(slots=True)
+class Judgement:
+    """The judgement of one path, filled in stage by stage.
+
+    Attributes:
+        kind: what the path was judged as.
+        faults: wrong facts, in the order of the stages.
+        gaps: required things that could not be judged.
+        areas: verdict of each area that was looked at.
+        not_checked: what was not asked for, or stands outside this check, in plain words.
+        facts: what was read and measured on the way; JSON values.
+        is_private: whether the private seam was used.
+    """
+
+    kind: str
+    faults: list[Finding] = field(default_factory=list)
+    gaps: list[Finding] = field(default_factory=list)
+    areas: dict[str, Verdict] = field(default_factory=dict)
+    not_checked: list[str] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    is_private: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        """Rejected with any fault, inconclusive with any gap, else accepted; nothing judged is inconclusive."""
+        return worst_verdict(
+            [
+                *([Verdict.REJECTED] if self.faults else []),
+                *([Verdict.INCONCLUSIVE] if self.gaps else []),
+                *self.areas.values(),
+            ]
+        )
+
+    @property
+    def stage(self) -> str:
+        """The stage of the first fault, else of the first gap, else `accepted`."""
+        return next((finding.stage for finding in (*self.faults, *self.gaps)), "accepted")
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Faults first, then gaps."""
+        return [*self.faults, *self.gaps]
+
+    def judged(self, area: str, faults: Iterable[Finding] = (), gaps: Iterable[Finding] = ()) -> Verdict:
+        """Adds what one area came to and returns its verdict; an area may be added to more than once."""
+        wrong, absent = list(faults), list(gaps)
+        verdict = Verdict.REJECTED if wrong else Verdict.INCONCLUSIVE if absent else Verdict.ACCEPTED
+        self.areas[area] = worst_verdict([self.areas.get(area, Verdict.ACCEPTED), verdict])
+        self.faults += wrong
+        self.gaps += absent
+        return self.areas[area]
+
+    def document(self, path: str) -> dict[str, Any]:
+        """Returns the `assay.validation/1` document as a JSON value."""
+        report = {
+            "areas": {name: verdict.value for name, verdict in self.areas.items()},
+            "notChecked": list(self.not_checked),
+            "facts": dict(self.facts),
+        }
+        return {
+            "schema": "assay.validation/1",
+            "path": path,
+            "kind": self.kind,
+            "verdict": self.verdict.value,
+            "stage": self.stage,
+            "findings": [finding.as_json() for finding in self.findings],
+            "report": report if any(report.values()) else None,
+            "seam": "private" if self.is_private else None,
+        }
