@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from assay.impl.stores.files import folder_names, open_regular
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import AdmissionError, Finding, usage_error
-from assay.spec.judgement import JudgeOptions, Judgement
+from assay.spec.judgement import Judgement, JudgeOptions
 
 UNKNOWN: Final = declare(
     "input.kind", Authority.INPUT, "The kind of a path can be told from its name, its first bytes or its entries.",

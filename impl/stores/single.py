@@ -8,7 +8,7 @@ from assay.impl.stores.inventory import Inventory, gather_inventory
 from assay.impl.stores.safetensors import Header, read_header
 from assay.impl.stores.shard_index import read_index
 from assay.spec.errors import Finding
-from assay.spec.judgement import JudgeOptions, Judgement
+from assay.spec.judgement import Judgement, JudgeOptions
 
 _PAYLOAD: Final = "payload: values and digests of the stored tensors"
 

@@ -24,7 +24,11 @@ def test_an_unknown_kind_is_a_usage_error_that_lists_the_kinds(tmp_path: Path) -
 def test_a_file_without_any_mark_is_inconclusive_and_says_how_to_name_its_kind(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"hello")
     judgement = judge_path(tmp_path / "f", JudgeOptions())
-    assert (judgement.verdict, judgement.stage, judgement.findings[0].code) == ("inconclusive", "input", "input.kind")
+    assert (judgement.verdict, judgement.stage, judgement.findings[0].code) == (
+        "inconclusive",
+        "input",
+        "input.kind",
+    )
     assert "--kind" in judgement.findings[0].hint
 
 

@@ -38,7 +38,10 @@ def test_a_folder_is_not_a_file_and_a_file_is_not_a_folder(tmp_path: Path) -> No
     assert refusal(tmp_path) == ("input.file.directory", str(tmp_path))
     with pytest.raises(AdmissionError) as caught:
         folder_names(tmp_path / "f")
-    assert (caught.value.finding.code, caught.value.finding.where) == ("input.file.directory", str(tmp_path / "f"))
+    assert (caught.value.finding.code, caught.value.finding.where) == (
+        "input.file.directory",
+        str(tmp_path / "f"),
+    )
 
 
 def test_a_loop_of_links_is_a_loop(tmp_path: Path) -> None:
@@ -71,8 +74,12 @@ def test_an_unreadable_file_says_permission() -> None:
             "try: open_regular(Path(sys.argv[1]))\n"
             "except Exception as error: print(error)\n"
         )
-        done = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True, check=True)
-        assert done.stdout == f"input.file.permission: {file}: expected a readable file, got permission denied\n"
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(file)], capture_output=True, text=True, check=True
+        )
+        assert (
+            done.stdout == f"input.file.permission: {file}: expected a readable file, got permission denied\n"
+        )
 
 
 def test_an_empty_file_and_one_over_the_limit_are_refused(tmp_path: Path) -> None:
@@ -90,4 +97,7 @@ def test_an_empty_file_and_one_over_the_limit_are_refused(tmp_path: Path) -> Non
 def test_a_digest_is_that_of_the_whole_file(tmp_path: Path) -> None:
     (tmp_path / "abc").write_bytes(b"abc")
     # FIPS 180-2, appendix B.1
-    assert file_digest(tmp_path / "abc") == ("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", 3)
+    assert file_digest(tmp_path / "abc") == (
+        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+        3,
+    )

@@ -68,7 +68,9 @@ def test_a_shape_of_32_floats_does_not_fit_64_bytes() -> None:
         (0xFFFFFFFFFFFFF000, [("span.inside", "f: t")]),
     ],
 )
-def test_an_offset_beyond_the_payload_never_wraps_back_into_it(offset: int, codes: list[tuple[str, str]]) -> None:
+def test_an_offset_beyond_the_payload_never_wraps_back_into_it(
+    offset: int, codes: list[tuple[str, str]]
+) -> None:
     """mlx#4136: 8,192 bytes, data at 4,096, a tensor of 64 bytes behind a filler."""
     end = offset + 64
     fields = {"filler": entry(0, 4032), "t": entry(offset, end, [64])}
@@ -189,9 +191,18 @@ SPANS = st.lists(st.tuples(st.sampled_from(["U8", "F32", "BF16", "I64"]), st.int
 
 
 @settings(max_examples=120, deadline=None)
-@given(spans=SPANS, edit=st.tuples(st.integers(0, 3), st.integers(-8, 8)), extra=st.integers(0, 2), seed=st.randoms())
+@given(
+    spans=SPANS,
+    edit=st.tuples(st.integers(0, 3), st.integers(-8, 8)),
+    extra=st.integers(0, 2),
+    seed=st.randoms(),
+)
 def test_we_and_the_safetensors_package_agree_on_what_is_a_file(
-    tmp_path_factory: pytest.TempPathFactory, spans: list[tuple[str, int]], edit: tuple[int, int], extra: int, seed: Any
+    tmp_path_factory: pytest.TempPathFactory,
+    spans: list[tuple[str, int]],
+    edit: tuple[int, int],
+    extra: int,
+    seed: Any,
 ) -> None:
     fields: list[tuple[str, Any]] = []
     cursor = 0
