@@ -38,11 +38,7 @@ def imported(path: str) -> set[str]:
 
 @pytest.mark.parametrize("path", MODULES)
 def test_a_room_imports_only_what_it_may(path: str) -> None:
-<<<<<<< HEAD
     room = path.split("/", maxsplit=1)[0]
-=======
-    room = path.split("/")[0]
->>>>>>> a67490d (Read safetensors headers, shard indexes and JSON strictly, and judge them by kind)
     rooms = {
         name.split(".")[1] for name in imported(path) if name.startswith("assay.") and name.count(".") >= 1
     }
