@@ -1,0 +1,505 @@
+"""The whole model, token by token, composed of the oracles; every stage can be listened to.
+
+The graph of a token: embedding; the same row in all streams; then for each layer an optional per-layer embedding, a
+read, the recurrent or the sparse block, its injection, a second read, the experts, their injection; after the last
+layer the final mixer and the output head. There is no final norm.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from assay.oracles import conv, gdn, moe, norms, ple, qsa, residual, rope, weights
+from assay.oracles.arithmetic import linear, sigmoid
+from assay.oracles.checks import DOMAIN, SHAPE, Array, integer, integers, refuse, result, working
+from assay.oracles.geometry import Geometry
+from assay.oracles.state import State, fresh
+
+STAGES: Final = (
+    "embedding",
+    "four_stream_residual",
+    "ple",
+    "attn_gr_prepare",
+    "gdn",
+    "qsa",
+    "attn_gr_apply",
+    "moe_gr_prepare",
+    "router",
+    "routed_shared_moe",
+    "moe_gr_apply",
+    "final_gr_mixer",
+    "output_head",
+)
+"""The stages of the graph, in order of their first call."""
+
+TAPS: Final[Mapping[str, str]] = {
+    "embedding": "embedding row [hidden]",
+    "four_stream_residual": "wide residual at the start [streams * hidden]",
+    "ple.rows": "table rows, int64 [head]",
+    "ple.embedding": "table rows' values, one after another [embedding]",
+    "ple": "what the per-layer embedding adds [streams * hidden]",
+    "attn_gr_prepare": "block input [hidden]",
+    "attn_gr_prepare.injection": "weights of the block output [streams]",
+    "gdn.qkv": "projection before the convolution [channel]",
+    "gdn.conv": "after convolution and SiLU [channel]",
+    "gdn.log_decay": "[value head]",
+    "gdn.beta": "[value head]",
+    "gdn.recurrence": "[value head, value]",
+    "gdn.norm": "after the gated norm [value head, value]",
+    "gdn": "block output [hidden]",
+    "qsa.scores": "scores of the complete groups [group]",
+    "qsa.groups": "chosen ordinals from the anchor, int64",
+    "qsa.tokens": "selected absolute positions, int64",
+    "qsa.attention": "before the gate [head, dim]",
+    "qsa": "block output [hidden]",
+    "attn_gr_apply": "wide residual [streams * hidden]",
+    "moe_gr_prepare": "block input [hidden]",
+    "moe_gr_prepare.injection": "weights of the block output [streams]",
+    "router": "router logits [expert]",
+    "router.ids": "chosen experts in rank order, int64 [k]",
+    "router.weights": "their weights [k]",
+    "routed_shared_moe.routed": "routed part [hidden]",
+    "routed_shared_moe.shared": "shared part [hidden]",
+    "routed_shared_moe": "block output [hidden]",
+    "moe_gr_apply": "wide residual [streams * hidden]",
+    "final_gr_mixer": "[hidden]",
+    "output_head": "logits [physical row]",
+}
+"""Every array that a tap receives. A name with a dot is a part of the stage before the dot."""
+
+PREFIX: Final = "model.language_model."
+
+Tap = Callable[[str, int | None, int, Array], None]
+"""Called with stage, layer (None outside the layers), index of the token in the sequence, array."""
+
+
+class Weights(Protocol):
+    """Where the model's tensors come from; names and shapes are the checkpoint's."""
+
+    def tensor(self, name: str) -> Array:
+        """Returns the named tensor."""
+
+    def ple_rows(self, layer: int, ids: Sequence[int]) -> Array:
+        """Returns rows of the layer's embedding table, [row, width]."""
+
+
+class Run(NamedTuple):
+    """Logits [token, physical row] of a run, and the state after it."""
+
+    logits: Array
+    state: State
+
+
+class Model:
+    """One geometry with its weights; holds no sequence.
+
+    Args:
+        geometry: dimensions.
+        source: the tensors.
+        dtype: float32, or float64 as a second opinion.
+    """
+
+    def __init__(self, geometry: Geometry, source: Weights, dtype: DTypeLike = np.float32) -> None:
+        self.geometry = geometry
+        self.dtype = working(dtype)
+        self._source = source
+        self._cast: dict[str, Array] = {}
+        self._hashes = {
+            layer: (geometry.ple_multipliers(ordinal), geometry.ple_primes(ordinal))
+            for ordinal, layer in enumerate(geometry.ple_layers)
+        }
+
+    def fresh(self, first_position: int = 0) -> State:
+        """Returns the state before the first token of a sequence."""
+        return fresh(self.geometry, first_position, self.dtype)
+
+    def run(
+        self,
+        tokens: Sequence[int],
+        state: State | None = None,
+        tap: Tap | None = None,
+        positions: ArrayLike | None = None,
+    ) -> Run:
+        """Returns the logits of every token and the state after the last one.
+
+        Args:
+            tokens: ids below the physical rows; may be a chunk of a longer sequence.
+            state: the state before them; a fresh one when absent. It is not changed.
+            tap: receives every array of `TAPS`.
+            positions: rotary positions [3, token]; anchor + index for text.
+
+        Returns:
+            `logits` [token, physical row] and `state`.
+
+        Raises:
+            ContractError: oracle.argument.domain for an id out of range; oracle.result.finite, naming stage, layer
+                and token, when a stage overflows. The given state is as it was.
+
+        Order: token by token, so that a run in chunks gives the same bytes as one run.
+        """
+        current = self.fresh() if state is None else state
+        ids = integers("tokens", tokens, 0, self.geometry.physical_rows - 1)
+        rows = _positions(positions, current, len(ids))
+        lines = []
+        for index, token in enumerate(ids):
+            logits, current = self._token(current, token, rows[:, index], tap)
+            lines.append(logits)
+        empty = np.zeros((0, self.geometry.physical_rows), self.dtype)
+        return Run(np.stack(lines) if lines else empty, current)
+
+    def _token(
+        self, state: State, token: int, position: NDArray[np.int64], tap: Tap | None
+    ) -> tuple[Array, State]:
+        emit = _Emitter(tap, state.tokens)
+        geometry = self.geometry
+        row = np.asarray(self._source.tensor(f"{PREFIX}embed_tokens.weight")[token], dtype=self.dtype)
+        emit("embedding", None, row)
+        wide = np.tile(row, geometry.streams)
+        emit("four_stream_residual", None, wide)
+        positions = np.concatenate([state.positions, position[:, None]], axis=1)
+        after = replace(state, positions=positions)
+        for layer, kind in enumerate(geometry.layer_types):
+            if layer in self._hashes:
+                wide, after = self._ple(layer, wide, token, after, emit)
+            name = f"{PREFIX}layers.{layer}."
+            read = self._read(f"{name}attn_hyper_connection.", wide)
+            emit("attn_gr_prepare", layer, read.read)
+            emit("attn_gr_prepare.injection", layer, read.injection)
+            block, after = (self._gdn if kind == "gdn" else self._qsa)(layer, read.read, after, emit)
+            wide = residual.apply(wide, block, read.injection, self.dtype)
+            emit("attn_gr_apply", layer, wide)
+            read = self._read(f"{name}mlp_hyper_connection.", wide)
+            emit("moe_gr_prepare", layer, read.read)
+            emit("moe_gr_prepare.injection", layer, read.injection)
+            wide = residual.apply(wide, self._moe(layer, read.read, emit), read.injection, self.dtype)
+            emit("moe_gr_apply", layer, wide)
+        mixer = f"{PREFIX}hyper_connection_mixer."
+        mixed = residual.final_mix(wide, *self._mixer(mixer), geometry.streams, geometry.eps, self.dtype)
+        emit("final_gr_mixer", None, mixed)
+        logits = linear(self._weight("lm_head.weight"), mixed)
+        emit("output_head", None, logits)
+        history = ple.history_after([token], geometry.eos, geometry.ngram_size - 1, state.ple_history)
+        return logits, replace(after, tokens=state.tokens + 1, ple_history=tuple(history))
+
+    def _ple(
+        self, layer: int, wide: Array, token: int, state: State, emit: "_Emitter"
+    ) -> tuple[Array, State]:
+        geometry = self.geometry
+        multipliers, primes = self._hashes[layer]
+        ids = ple.rows(
+            [token],
+            multipliers,
+            primes.primes,
+            primes.offsets,
+            geometry.heads_per_ngram,
+            geometry.eos,
+            state.ple_history,
+        )[0]
+        emit("ple.rows", layer, np.array(ids, np.int64))
+        embedding = np.asarray(self._source.ple_rows(layer, ids), dtype=self.dtype).reshape(-1)
+        emit("ple.embedding", layer, embedding)
+        name = f"{PREFIX}layers.{layer}.ple."
+        taps = self._weight(f"{name}conv1d.weight")
+        done = ple.inject(
+            wide,
+            embedding,
+            key=self._weight(f"{name}key_proj.weight"),
+            value=self._weight(f"{name}value_proj.weight"),
+            norm_key=self._weight(f"{name}norm_key.weight"),
+            norm_query=self._weight(f"{name}norm_query.weight"),
+            norm_conv=self._weight(f"{name}norm_conv.weight"),
+            conv=taps.reshape(taps.shape[0], -1),
+            state=state.ple_conv[layer],
+            streams=geometry.streams,
+            dilation=geometry.ngram_size,
+            eps=geometry.eps,
+            dtype=self.dtype,
+        )
+        emit("ple", layer, done.added)
+        return done.wide, replace(state, ple_conv={**state.ple_conv, layer: done.state})
+
+    def _gdn(self, layer: int, x: Array, state: State, emit: "_Emitter") -> tuple[Array, State]:
+        geometry = self.geometry
+        name = f"{PREFIX}layers.{layer}.linear_attn."
+        qkv = linear(self._weight(f"{name}in_proj_qkv.weight"), x)
+        emit("gdn.qkv", layer, qkv)
+        taps = self._weight(f"{name}conv1d.weight")
+        mixed = conv.causal(
+            qkv[None, :], taps.reshape(taps.shape[0], -1), state.gdn_conv[layer], 1, "silu", self.dtype
+        )
+        emit("gdn.conv", layer, mixed.y[0])
+        width = geometry.key_heads * geometry.key_dim
+        q, k, v = np.split(mixed.y[0], [width, 2 * width])
+        log_decay, beta = gdn.gates(
+            linear(self._weight(f"{name}in_proj_a.weight"), x),
+            linear(self._weight(f"{name}in_proj_b.weight"), x),
+            self._weight(f"{name}A_log"),
+            self._weight(f"{name}dt_bias"),
+            self.dtype,
+        )
+        emit("gdn.log_decay", layer, log_decay)
+        emit("gdn.beta", layer, beta)
+        stepped = gdn.step(
+            q.reshape(geometry.key_heads, geometry.key_dim),
+            k.reshape(geometry.key_heads, geometry.key_dim),
+            v.reshape(geometry.value_heads, geometry.value_dim),
+            log_decay,
+            beta,
+            state.gdn_recurrent[layer],
+            dtype=self.dtype,
+        )
+        emit("gdn.recurrence", layer, stepped.y)
+        z = linear(self._weight(f"{name}in_proj_z.weight"), x).reshape(stepped.y.shape)
+        normal = norms.gated(stepped.y, self._weight(f"{name}norm.weight"), z, geometry.eps, self.dtype)
+        emit("gdn.norm", layer, normal)
+        output = linear(self._weight(f"{name}out_proj.weight"), normal.reshape(-1))
+        emit("gdn", layer, output)
+        return output, replace(
+            state,
+            gdn_conv={**state.gdn_conv, layer: mixed.state},
+            gdn_recurrent={**state.gdn_recurrent, layer: stepped.state},
+        )
+
+    def _qsa(self, layer: int, x: Array, state: State, emit: "_Emitter") -> tuple[Array, State]:
+        geometry = self.geometry
+        name = f"{PREFIX}layers.{layer}.self_attn."
+        fused = linear(self._weight(f"{name}q_proj.weight"), x).reshape(geometry.heads, 2, geometry.head_dim)
+        key = linear(self._weight(f"{name}k_proj.weight"), x).reshape(geometry.kv_heads, geometry.head_dim)
+        value = linear(self._weight(f"{name}v_proj.weight"), x).reshape(key.shape)
+        q = self._turn(self._norm(f"{name}q_norm.weight", fused[:, 0]), state.positions)
+        k = self._turn(self._norm(f"{name}k_norm.weight", key), state.positions)
+        keys = np.concatenate([state.qsa_key[layer], k[None]])
+        values = np.concatenate([state.qsa_value[layer], value[None]])
+        index = linear(self._weight(f"{name}indexer.index_qk_proj.weight"), x).reshape(-1, geometry.index_dim)
+        raw = np.concatenate([state.qsa_raw_index[layer], index[geometry.index_heads :]])
+        chosen = self._select(layer, index[: geometry.index_heads], raw, state, emit)
+        attended = qsa.attend(q[None], keys, values, chosen.tokens, state.first_position, dtype=self.dtype)[0]
+        emit("qsa.attention", layer, attended)
+        output = linear(self._weight(f"{name}o_proj.weight"), (attended * sigmoid(fused[:, 1])).reshape(-1))
+        emit("qsa", layer, output)
+        return output, replace(
+            state,
+            qsa_key={**state.qsa_key, layer: keys},
+            qsa_value={**state.qsa_value, layer: values},
+            qsa_raw_index={**state.qsa_raw_index, layer: raw},
+        )
+
+    def _select(self, layer: int, query: Array, raw: Array, state: State, emit: "_Emitter") -> qsa.Selected:
+        geometry = self.geometry
+        name = f"{PREFIX}layers.{layer}.self_attn.indexer."
+        turned = self._turn(self._norm(f"{name}q_layernorm.weight", query), state.positions)
+        complete = raw.shape[0] // geometry.ratio
+        members = np.arange(complete * geometry.ratio).reshape(complete, geometry.ratio)
+        keys = qsa.pool(
+            raw,
+            members,
+            state.positions[:, members[:, 0]],
+            self._weight(f"{name}k_layernorm.weight"),
+            geometry.rotary_dim,
+            geometry.theta,
+            geometry.sections,
+            geometry.eps,
+            self.dtype,
+        )
+        scores = qsa.scores(turned, keys, self.dtype)
+        emit("qsa.scores", layer, scores)
+        chosen = qsa.select(
+            scores, geometry.budget_groups, raw.shape[0], geometry.ratio, state.first_position, self.dtype
+        )
+        emit("qsa.groups", layer, chosen.groups)
+        emit("qsa.tokens", layer, chosen.tokens)
+        return chosen
+
+    def _moe(self, layer: int, x: Array, emit: "_Emitter") -> Array:
+        name = f"{PREFIX}layers.{layer}.mlp."
+        shared = f"{name}shared_expert."
+        done = moe.forward(
+            x,
+            self._weight(f"{name}gate.weight"),
+            self._source.tensor(f"{name}experts.gate_up_proj"),
+            self._source.tensor(f"{name}experts.down_proj"),
+            self._weight(f"{shared}gate_proj.weight"),
+            self._weight(f"{shared}up_proj.weight"),
+            self._weight(f"{shared}down_proj.weight"),
+            self._weight(f"{name}shared_expert_gate.weight").reshape(-1),
+            self.geometry.experts_used,
+            self.dtype,
+        )
+        emit("router", layer, done.logits)
+        emit("router.ids", layer, done.ids)
+        emit("router.weights", layer, done.weights)
+        emit("routed_shared_moe.routed", layer, done.routed)
+        emit("routed_shared_moe.shared", layer, done.shared)
+        emit("routed_shared_moe", layer, done.y)
+        return done.y
+
+    def _read(self, name: str, wide: Array) -> residual.Read:
+        inject = self._weight(f"{name}block_inject_weight.weight")
+        geometry = self.geometry
+        return residual.read(wide, *self._mixer(name), inject, geometry.streams, geometry.eps, self.dtype)
+
+    def _mixer(self, name: str) -> tuple[Array, Array, Array]:
+        return (
+            self._weight(f"{name}hc_norm.weight"),
+            self._weight(f"{name}input_mix_weight_down.weight"),
+            self._weight(f"{name}input_mix_weight_up.weight"),
+        )
+
+    def _norm(self, name: str, heads: Array) -> Array:
+        return norms.rms(heads, self._weight(name), self.geometry.eps, "zero-centred", dtype=self.dtype)
+
+    def _turn(self, heads: Array, positions: NDArray[np.int64]) -> Array:
+        """Rotates the heads of the newest token."""
+        geometry = self.geometry
+        turned = rope.apply(
+            heads[None], positions[:, -1:], geometry.rotary_dim, geometry.theta, geometry.sections, self.dtype
+        )
+        return np.asarray(turned[0])
+
+    def _weight(self, name: str) -> Array:
+        if name not in self._cast:
+            self._cast[name] = np.asarray(self._source.tensor(name), dtype=self.dtype)
+        return self._cast[name]
+
+
+class RuleWeights:
+    """All tensors of a model by the counter rule, made when they are first asked for.
+
+    Args:
+        geometry: dimensions.
+        bf16: values rounded to BF16, as a stored checkpoint has them.
+    """
+
+    def __init__(self, geometry: Geometry, bf16: bool = True) -> None:
+        self._geometry = geometry
+        self._bf16 = bf16
+        self._shapes = shapes(geometry)
+        self._made: dict[str, Array] = {}
+
+    def tensor(self, name: str) -> Array:
+        """Returns the named tensor; the embedding tables go by `ple_rows`.
+
+        Raises:
+            ContractError: oracle.argument.domain, for a name that this geometry lacks.
+        """
+        if name not in self._shapes:
+            raise refuse(DOMAIN, "tensor", expected="a tensor of this geometry", got=name)
+        if name not in self._made:
+            self._made[name] = weights.tensor(name, self._shapes[name], self._bf16)
+        return self._made[name]
+
+    def ple_rows(self, layer: int, ids: Sequence[int]) -> Array:
+        """Returns rows of the layer's table, each made from its own shard's name and its place in that shard."""
+        geometry = self._geometry
+        ordinal = geometry.ple_layers.index(layer)
+        padded = geometry.ple_primes(ordinal).padded_rows
+        share = padded // geometry.ngram_parts
+        width = geometry.ple_embedding // geometry.ple_heads
+        table = f"{PREFIX}layers.{layer}.ple.ple_embedding.ngram_embedding."
+        lines = []
+        for row in integers("ids", ids, 0, padded - 1):
+            shard, place = divmod(row, share)
+            indices = np.arange(width, dtype=np.uint64) + np.uint64(place * width)
+            lines.append(weights.named(f"{table}shard_{shard}.weight", indices, self._bf16))
+        return np.stack(lines)
+
+
+def shapes(geometry: Geometry) -> dict[str, tuple[int, ...]]:
+    """Returns the name and shape of every real-valued tensor but the shards of the embedding tables."""
+    g = geometry
+    found: dict[str, tuple[int, ...]] = {
+        "lm_head.weight": (g.physical_rows, g.hidden),
+        f"{PREFIX}embed_tokens.weight": (g.physical_rows, g.hidden),
+        **_mixer_shapes(f"{PREFIX}hyper_connection_mixer.", g),
+    }
+    for layer, kind in enumerate(g.layer_types):
+        name = f"{PREFIX}layers.{layer}."
+        for part in ("attn_hyper_connection.", "mlp_hyper_connection."):
+            found |= _mixer_shapes(name + part, g)
+            found[f"{name}{part}block_inject_weight.weight"] = (g.streams, g.wide)
+        found |= (_gdn_shapes if kind == "gdn" else _qsa_shapes)(name, g)
+        found |= {
+            f"{name}mlp.gate.weight": (g.experts, g.hidden),
+            f"{name}mlp.experts.gate_up_proj": (g.experts, 2 * g.expert_width, g.hidden),
+            f"{name}mlp.experts.down_proj": (g.experts, g.hidden, g.expert_width),
+            f"{name}mlp.shared_expert.gate_proj.weight": (g.shared_width, g.hidden),
+            f"{name}mlp.shared_expert.up_proj.weight": (g.shared_width, g.hidden),
+            f"{name}mlp.shared_expert.down_proj.weight": (g.hidden, g.shared_width),
+            f"{name}mlp.shared_expert_gate.weight": (1, g.hidden),
+        }
+        if layer in g.ple_layers:
+            found |= {
+                f"{name}ple.key_proj.weight": (g.wide, g.ple_embedding),
+                f"{name}ple.value_proj.weight": (g.hidden, g.ple_embedding),
+                f"{name}ple.norm_key.weight": (g.wide,),
+                f"{name}ple.norm_query.weight": (g.wide,),
+                f"{name}ple.norm_conv.weight": (g.wide,),
+                f"{name}ple.conv1d.weight": (g.wide, 1, g.ple_kernel),
+            }
+    return found
+
+
+class _Emitter:
+    """Refuses a stage that isn't finite, then hands a copy to the tap."""
+
+    def __init__(self, tap: Tap | None, token: int) -> None:
+        self._tap = tap
+        self._token = token
+
+    def __call__(self, stage: str, layer: int | None, array: Array) -> None:
+        place = "" if layer is None else f", layer {layer}"
+        result(f"{stage}{place}, token {self._token}", array)
+        if self._tap is not None:
+            self._tap(stage, layer, self._token, array.copy())
+
+
+def _positions(given: ArrayLike | None, state: State, tokens: int) -> NDArray[np.int64]:
+    if given is None:
+        start = state.first_position + state.tokens
+        return np.tile(np.arange(start, start + tokens, dtype=np.int64), (3, 1))
+    rows: NDArray[Any] = np.asarray(given)
+    if rows.shape != (3, tokens) or rows.dtype.kind not in "iu":
+        raise refuse(SHAPE, "positions", expected=f"integers [3, {tokens}]", got=f"{rows.dtype} {rows.shape}")
+    integer("positions", int(rows.min()) if rows.size else 0, 0)
+    return rows.astype(np.int64)
+
+
+def _mixer_shapes(name: str, g: Geometry) -> dict[str, tuple[int, ...]]:
+    return {
+        f"{name}hc_norm.weight": (g.wide,),
+        f"{name}input_mix_weight_down.weight": (g.rank, g.wide),
+        f"{name}input_mix_weight_up.weight": (g.wide, g.rank),
+    }
+
+
+def _gdn_shapes(layer: str, g: Geometry) -> dict[str, tuple[int, ...]]:
+    name, width = f"{layer}linear_attn.", g.value_heads * g.value_dim
+    return {
+        f"{name}in_proj_qkv.weight": (g.gdn_channels, g.hidden),
+        f"{name}in_proj_z.weight": (width, g.hidden),
+        f"{name}in_proj_a.weight": (g.value_heads, g.hidden),
+        f"{name}in_proj_b.weight": (g.value_heads, g.hidden),
+        f"{name}conv1d.weight": (g.gdn_channels, 1, g.kernel),
+        f"{name}A_log": (g.value_heads,),
+        f"{name}dt_bias": (g.value_heads,),
+        f"{name}norm.weight": (g.value_dim,),
+        f"{name}out_proj.weight": (g.hidden, width),
+    }
+
+
+def _qsa_shapes(layer: str, g: Geometry) -> dict[str, tuple[int, ...]]:
+    name = f"{layer}self_attn."
+    return {
+        f"{name}q_proj.weight": (2 * g.heads * g.head_dim, g.hidden),
+        f"{name}k_proj.weight": (g.kv_heads * g.head_dim, g.hidden),
+        f"{name}v_proj.weight": (g.kv_heads * g.head_dim, g.hidden),
+        f"{name}o_proj.weight": (g.hidden, g.heads * g.head_dim),
+        f"{name}q_norm.weight": (g.head_dim,),
+        f"{name}k_norm.weight": (g.head_dim,),
+        f"{name}indexer.index_qk_proj.weight": ((g.index_heads + 1) * g.index_dim, g.hidden),
+        f"{name}indexer.q_layernorm.weight": (g.index_dim,),
+        f"{name}indexer.k_layernorm.weight": (g.index_dim,),
+    }
