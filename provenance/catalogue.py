@@ -14,6 +14,13 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.impl.stores.shard_index",
     "assay.impl.stores.strict_json",
     "assay.provenance.kinds",
+    "assay.provenance.evidence.claims",
+    "assay.provenance.evidence.ledger",
+    "assay.provenance.evidence.run_log",
+    "assay.provenance.evidence.subjects",
+    "assay.provenance.gates.execution",
+    "assay.provenance.gates.run",
+    "assay.provenance.gates.selfcheck",
     "assay.mutations.clauses",
 )
 """Every module that declares clauses; a test finds those that are missing here."""

@@ -51,7 +51,17 @@ SUPPORT_GATES: Final[dict[str, tuple[Gate, ...]]] = {
 }  # fmt: skip
 """Profile -> the gates that decide its support state; every component of the profile needs them for `supported`."""
 
-GATES: Final[tuple[Gate, ...]] = ()
+GATES: Final[tuple[Gate, ...]] = (
+    Gate(
+        "provenance.ledger-detects-damage",
+        "Every record removed from or altered in a ledger is found and named, and no damage raises a label.",
+        ("provenance",),
+        Label.CORRECTNESS_FIXTURE,
+        "assay.provenance.gates.selfcheck:ledger_detects_damage",
+        packages=("pydantic",),
+        limit_s=120.0,
+    ),
+)
 """Every gate that can be run; ids are unique and never reused."""
 
 

@@ -7,5 +7,8 @@ DOCUMENTS: Final[dict[str, tuple[str, str]]] = {
     "assay.validation/1": ("assay.spec.documents.validation", "Validation"),
     "assay.mutation-run/1": ("assay.spec.documents.mutation_run", "MutationRun"),
     "assay.run/1": ("assay.spec.documents.run", "Run"),
+    "assay.run-log/1": ("assay.spec.documents.run_log", "RunLogLine"),
+    "assay.evidence/1": ("assay.spec.documents.evidence", "Evidence"),
+    "assay.status/1": ("assay.spec.documents.status", "Status"),
 }
 """Schema name -> (module, model); modules are imported only when a schema is asked for."""

@@ -26,6 +26,7 @@ class GateRecord(Document):
     required: bool = False
     needs: list[str] = Field(default_factory=list)
     evidence: Sha256 | None = None
+    seam: Literal["private"] | None = None
 
 
 class LabelRecord(Document):
