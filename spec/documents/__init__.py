@@ -10,5 +10,6 @@ DOCUMENTS: Final[dict[str, tuple[str, str]]] = {
     "assay.run-log/1": ("assay.spec.documents.run_log", "RunLogLine"),
     "assay.evidence/1": ("assay.spec.documents.evidence", "Evidence"),
     "assay.status/1": ("assay.spec.documents.status", "Status"),
+    "assay.run-comparison/1": ("assay.spec.documents.run_comparison", "RunComparison"),
 }
 """Schema name -> (module, model); modules are imported only when a schema is asked for."""
