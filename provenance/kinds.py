@@ -81,6 +81,25 @@ class Kind:
 
 KINDS: Final[tuple[Kind, ...]] = (
     Kind(
+        "checkpoint",
+        "checkpoint directory",
+        "assay.impl.stores.checkpoint:judge_checkpoint",
+        lambda sniff: (
+            sniff.is_folder
+            and (
+                sniff.has("config.json")
+                or sniff.has_suffix(".safetensors")
+                or sniff.has_suffix(".safetensors.index.json")
+            )
+        ),
+    ),
+    Kind(
+        "config",
+        "config.json",
+        "assay.impl.stores.single:judge_config_file",
+        lambda sniff: sniff.path.name == "config.json" or sniff.mentions("model_type", "architectures"),
+    ),
+    Kind(
         "index",
         "model.safetensors.index.json",
         "assay.impl.stores.single:judge_index_file",

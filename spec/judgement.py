@@ -4,13 +4,17 @@ A *fault* is a wrong fact and rejects. A *gap* is something required that could 
 file, and makes the verdict inconclusive. What nobody asked for is neither: it stands in `not_checked`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from assay.spec.errors import Finding
 from assay.spec.verdicts import Verdict, worst_verdict
+
+Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+"""Opens a display of a title and a total number of units; it is then told how many more units are done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,7 @@ class JudgeOptions:
         checkpoint: directory that describes the real checkpoint, for kinds that need it; None when absent.
         jobs: workers for what can be done in parallel; at least 1.
         state: folder for the state of work that can be resumed, or None.
-        show_progress: whether progress may be drawn on stderr.
+        progress: given a title and a total, opens a progress display; what it opens is told each advance. None: no display.
     """
 
     is_private: bool = False
@@ -31,7 +35,7 @@ class JudgeOptions:
     checkpoint: Path | None = None
     jobs: int = 1
     state: Path | None = None
-    show_progress: bool = False
+    progress: Progress | None = None
 
 
 @dataclass(slots=True)

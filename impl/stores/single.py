@@ -3,14 +3,36 @@
 from pathlib import Path
 from typing import Final
 
+from assay.impl.stores.checkpoint import judge_config_area, refuse_private
+from assay.impl.stores.config_fields import nearest_profile
+from assay.impl.stores.files import file_digest
 from assay.impl.stores.header_set import read_header_set
 from assay.impl.stores.inventory import Inventory, gather_inventory
 from assay.impl.stores.safetensors import Header, read_header
 from assay.impl.stores.shard_index import read_index
+from assay.impl.stores.strict_json import read_json_object
 from assay.spec.errors import Finding
 from assay.spec.judgement import Judgement, JudgeOptions
 
 _PAYLOAD: Final = "payload: values and digests of the stored tensors"
+
+
+def judge_config_file(path: Path, options: JudgeOptions) -> Judgement:
+    """Judges a config on its own: every field, and the hash that follows from it."""
+    judgement = Judgement("config")
+    config = read_json_object(path, stage="config", where="config.json")
+    contract = nearest_profile(config)
+    judgement.facts["profile"] = contract.identity.profile_id
+    if refuse_private(judgement, contract, options):
+        return judgement
+    judge_config_area(judgement, config, contract)
+    pins = contract.source_pins
+    if pins is not None:
+        digest, _ = file_digest(path, where="config.json")
+        judgement.facts["sha256"] = digest
+        judgement.facts["is_published_file"] = digest == pins.files["config.json"].sha256
+    judgement.not_checked.append("index, headers, tokenizer: the config was judged alone")
+    return judgement
 
 
 def judge_index_file(path: Path, options: JudgeOptions) -> Judgement:  # noqa: ARG001 - every judge takes both

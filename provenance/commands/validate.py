@@ -3,12 +3,16 @@
 import argparse
 import os
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from assay.provenance.kinds import judge_path, kind_names
 from assay.provenance.output import emit, emit_json_line, output_format
 from assay.provenance.paths import checkpoint_directory, evidence_directory
+from assay.provenance.progress import progress_bar
 from assay.spec.judgement import JudgeOptions
 from assay.spec.verdicts import Verdict, verdict_exit, worst_exit
 
@@ -38,8 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
         with_payload=arguments.payload,
         checkpoint=checkpoint_directory(arguments.checkpoint),
         jobs=max(1, arguments.jobs or os.cpu_count() or 1),
-        state=arguments.out or evidence_directory(),
-        show_progress=not arguments.quiet and sys.stderr.isatty(),
+        state=arguments.out or evidence_directory() / "state",
+        progress=_byte_progress if not arguments.quiet and sys.stderr.isatty() else None,
     )
     shape = output_format(arguments)
     documents: list[dict[str, Any]] = []
@@ -124,6 +128,21 @@ def junit(documents: list[dict[str, Any]]) -> str:
         counts = f'failures="{verdicts.count("rejected")}" skipped="{verdicts.count("inconclusive")}"'
         suites.append(f'<testsuite name={name} tests="{len(areas)}" {counts}>{"".join(cases)}</testsuite>')
     return f'<?xml version="1.0" encoding="utf-8"?>\n<testsuites name="assay validate">{"".join(suites)}</testsuites>'
+
+
+@contextmanager
+def _byte_progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Shows progress over bytes; workers on several threads may advance it."""
+    lock, done = threading.Lock(), 0
+    with progress_bar(bytes_=True) as show:
+
+        def advance(more: int) -> None:
+            nonlocal done
+            with lock:
+                done += more
+                show(title, done, total)
+
+        yield advance
 
 
 def _line(finding: dict[str, str]) -> str:
