@@ -7,6 +7,13 @@ from assay.spec.documents import DOCUMENTS
 from assay.spec.errors import usage_error
 
 CLAUSE_MODULES: Final[tuple[str, ...]] = (
+    "assay.impl.stores.tokenizer_ids",
+    "assay.impl.stores.payload",
+    "assay.impl.stores.layout",
+    "assay.impl.stores.hash_derivation",
+    "assay.impl.stores.contract_inventory",
+    "assay.impl.stores.config_fields",
+    "assay.impl.stores.checkpoint",
     "assay.impl.stores.files",
     "assay.impl.stores.header_set",
     "assay.impl.stores.inventory",
