@@ -28,6 +28,7 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.provenance.gates.execution",
     "assay.provenance.gates.run",
     "assay.provenance.gates.selfcheck",
+    "assay.provenance.runs",
     "assay.mutations.clauses",
 )
 """Every module that declares clauses; a test finds those that are missing here."""

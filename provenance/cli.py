@@ -16,6 +16,7 @@ COMMANDS: Final[dict[str, str]] = {
     "validate": "judge checkpoints, configs, indexes and safetensors files against the contract",
     "gate": "run gates, leave evidence, write a run with its report",
     "status": "say which labels the evidence allows, and what is missing for the next rung",
+    "report": "render a run again, or compare two runs",
     "mutate": "run a battery of mutations: killed, killed elsewhere, survived, by area",
     "explain": "say what a clause or error code means, where it comes from, how to fix it",
     "schema": "print the JSON Schema of a contract or document",

@@ -30,12 +30,22 @@ _LABELS: Final = [str(label) for label in LADDER]
 _SUPPORT: Final = ["pinned-not-supported", "supported"]
 
 
-def compare(a: Run, b: Run) -> RunComparison:
-    """Returns how `b` stands against `a`."""
-    gates = _gates(a, b)
-    labels = _labels(a, b)
-    support = _support(a, b)
-    batteries = _batteries(a, b)
+def compare(
+    a: Run, b: Run, *, unfinished: frozenset[str] = frozenset(), was_cut_off: bool = False
+) -> RunComparison:
+    """Returns how `b` stands against `a`.
+
+    Args:
+        a: the earlier run.
+        b: the later run.
+        unfinished: gates that had not ended when a run was cut off; of them nothing is known.
+        was_cut_off: whether a run was cut off; its labels are then unknown, and the verdict is inconclusive unless
+            what did end regressed.
+    """
+    gates = _gates(a, b, unfinished)
+    labels = [] if was_cut_off else _labels(a, b)
+    support = [] if was_cut_off else _support(a, b)
+    batteries = _batteries(a, b, unfinished)
     regressions = [
         *(f"gate {one.id}: {'; '.join(one.reasons)}" for one in gates if one.change == "regressed"),
         *(f"label {one.component}: {'; '.join(one.reasons)}" for one in labels if one.change == "regressed"),
@@ -53,7 +63,7 @@ def compare(a: Run, b: Run) -> RunComparison:
     return RunComparison(
         a=_identity(a),
         b=_identity(b),
-        verdict="regressed" if regressions else "not-regressed",
+        verdict="regressed" if regressions else "inconclusive" if was_cut_off else "not-regressed",
         regressions=regressions,
         gates=gates,
         labels=labels,
@@ -61,7 +71,7 @@ def compare(a: Run, b: Run) -> RunComparison:
         batteries=batteries,
         measurements=_measurements(a, b),
         settings=_settings(a, b),
-        cautions=_cautions(a, b),
+        cautions=_cautions(a, b, was_cut_off),
     )
 
 
@@ -75,18 +85,24 @@ def _identity(run: Run) -> RunIdentity:
     )
 
 
-def _gates(a: Run, b: Run) -> list[GateChange]:
+def _gates(a: Run, b: Run, unfinished: frozenset[str]) -> list[GateChange]:
     before = {gate.id: gate for gate in a.gates}
     after = {gate.id: gate for gate in b.gates}
-    return [_gate(id_, before.get(id_), after.get(id_)) for id_ in {**before, **after}]
+    return [
+        _gate(id_, before.get(id_), after.get(id_), is_unknown=id_ in unfinished)
+        for id_ in {**before, **after}
+    ]
 
 
-def _gate(id_: str, before: GateRecord | None, after: GateRecord | None) -> GateChange:
+def _gate(id_: str, before: GateRecord | None, after: GateRecord | None, *, is_unknown: bool) -> GateChange:
     reasons: list[str] = []
     change: Change = "same"
     new = _minus(after, before) if before and after else []
     gone = _minus(before, after) if before and after else []
-    if before is None:
+    if is_unknown:
+        change = "changed"
+        reasons.append("had not ended when a run was cut off: nothing is known")
+    elif before is None:
         change = "added"
     elif after is None:
         change = "regressed" if before.outcome == "pass" else "removed"
@@ -171,10 +187,10 @@ def _moved(before: str | None, after: str | None, ladder: list[str]) -> Change:
     return "improved" if step > 0 else "regressed" if step < 0 else "same"
 
 
-def _batteries(a: Run, b: Run) -> list[BatteryChange]:
+def _batteries(a: Run, b: Run, unfinished: frozenset[str]) -> list[BatteryChange]:
     before, after = _counts(a), _counts(b)
     changes = []
-    for key in {**before, **after}:
+    for key in (key for key in {**before, **after} if key[0] not in unfinished):
         was, is_ = before.get(key), after.get(key)
         reasons: list[str] = []
         change: Change = "same"
@@ -245,8 +261,10 @@ def _facts(run: Run) -> dict[str, Any]:
     return facts
 
 
-def _cautions(a: Run, b: Run) -> list[str]:
+def _cautions(a: Run, b: Run, was_cut_off: bool) -> list[str]:
     said = []
+    if was_cut_off:
+        said.append("A run was cut off: of labels and of gates that had not ended, nothing is known.")
     if a.seam != b.seam:
         said.append("One run is public and one private: their labels do not mean the same.")
     if a.environment and b.environment:

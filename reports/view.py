@@ -275,7 +275,7 @@ def _not_claimed(run: Run) -> list[str]:
     if run.seam:
         said.append("Made through the private seam: none of this evidence can reach `qualified`.")
     for one in run.support:
-        if one.state != "supported":
+        if one.state != "supported" and not any(one.profile in text and one.state in text for text in said):
             passed = sum(outcome == "pass" for outcome in one.gates.values())
             said.append(
                 f"Profile `{one.profile}` is `{one.state}`: {passed} of {len(one.gates)} support gates pass."
@@ -317,10 +317,14 @@ def _matrix(run: Run, gates: Sequence[GateView], labels: Sequence[LabelView]) ->
 
 
 def _command(run: Run) -> str:
-    """The command that makes this run again; gate ids are named unless they are odd enough to need quoting."""
+    """The command that makes this run again; gate ids so odd that they need quoting are left out."""
     names = [gate.id for gate in run.gates if re.fullmatch(r"[A-Za-z0-9._-]+", gate.id)]
-    words = ["assay gate", *names, f"--seed {run.seed}"]
-    return " ".join([*words, *(["--private"] if run.seam else [])])
+    words = ["assay gate", f"--only {','.join(names)}" if names else "", f"--seed {run.seed}"]
+    if run.environment and run.environment.checkpoint:
+        words.append("--checkpoint DIR")
+    if run.seam:
+        words.append("--private")
+    return " ".join(filter(None, words))
 
 
 class _Anchors:

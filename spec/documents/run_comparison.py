@@ -77,7 +77,7 @@ class RunComparison(Document):
     schema_: Literal["assay.run-comparison/1"] = Field("assay.run-comparison/1", alias="schema")
     a: RunIdentity
     b: RunIdentity
-    verdict: Literal["regressed", "not-regressed"]
+    verdict: Literal["regressed", "inconclusive", "not-regressed"]
     regressions: list[str]
     gates: list[GateChange]
     labels: list[LabelChange]

@@ -1,0 +1,179 @@
+"""`assay report`: finds a run by any of its names, says when it was cut off, and exits 1 when something regressed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.provenance.cli import main
+from assay.provenance.evidence.run_log import RunLogWriter
+from assay.spec.documents.run import Environment, GateRecord, Run
+from assay.spec.documents.run_comparison import RunComparison
+from assay.spec.documents.run_log import Footer, Header
+
+HEAD = "c0" * 32
+ENVIRONMENT = Environment(assay="0", python="3", platform="p", machine="m", device="cpu", packages={})
+
+
+def gate(id_: str, outcome: str, **more: Any) -> GateRecord:
+    return GateRecord.model_validate(
+        {"id": id_, "outcome": outcome, "components": ["c"], "reason": "why", **more}
+    )
+
+
+def write_run(
+    folder: Path, *gates: GateRecord, outcome: str = "pass", asked: tuple[str, ...] = (), ends: bool = True
+) -> Path:
+    """A run folder as `assay gate` leaves it, or as a kill leaves it when it does not end."""
+    folder.mkdir(parents=True)
+    header = Header(
+        run=folder.name, started="2026-11-29T22:41:07Z", seed=7, seam=None, required=[], head=HEAD,
+        gates=list(asked) or [one.id for one in gates], environment=ENVIRONMENT,
+    )  # fmt: skip
+    with RunLogWriter(folder, header) as log:
+        for one in gates:
+            log.gate(one)
+        if ends:
+            log.footer(Footer(run=folder.name, outcome=outcome, gates=len(gates), duration_s=1.0, head=HEAD))  # type: ignore[arg-type]
+    if ends:
+        run = Run(
+            run=folder.name, outcome=outcome, gates=list(gates), report="", head=HEAD, environment=ENVIRONMENT
+        )  # type: ignore[arg-type]
+        (folder / "run.json").write_text(run.model_dump_json(by_alias=True), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("named", ["assay-out/r", "assay-out/r/run.json", "assay-out/r/run.jsonl", "r"])
+def test_a_run_is_found_by_folder_file_or_name(named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(Path("assay-out/r"), gate("g", "pass"))
+    assert main(["report", named, "--format", "json"]) == 0
+    assert Run.model_validate_json(capsys.readouterr().out).run == "r"
+    assert (Path("assay-out/r") / "index.html").is_file()
+
+
+def test_out_says_where_the_report_goes(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_run(Path("r"), gate("g", "pass"))
+    assert main(["report", "r", "--out", "sample"]) == 0
+    assert {path.name for path in Path("sample").iterdir()} == {
+        "index.html",
+        "run.json",
+        "junit.xml",
+        "summary.md",
+    }
+    assert not (folder / "index.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "exit_code"), [("pass", 0), ("fail", 1), ("inconclusive", 3), ("not-run", 3)]
+)
+def test_the_exit_code_is_that_of_the_run(
+    outcome: str, exit_code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(Path("r"), gate("g", outcome), outcome=outcome)
+    assert main(["report", "r"]) == exit_code
+
+
+@pytest.mark.parametrize(
+    ("format_", "start"),
+    [("json", "{"), ("junit", "<?xml"), ("markdown", "# "), ("pretty", "r: 1 of 1 gate passes")],
+)
+def test_every_format_is_printed(format_: str, start: str, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(Path("r"), gate("g", "pass"))
+    main(["report", "r", "--format", format_])
+    assert capsys.readouterr().out.startswith(start)
+
+
+def test_a_run_that_was_cut_off_is_said_so_and_is_inconclusive(capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(Path("r"), gate("a", "pass"), asked=("a", "b"), ends=False)
+    assert main(["report", "r", "--format", "json"]) == 3
+    out, err = capsys.readouterr()
+    assert "evidence.run.truncated: run.jsonl: expected a footer, got 1 of 2 gates and no footer" in err
+    run = Run.model_validate_json(out)
+    assert run.outcome == "inconclusive"
+    assert [(one.id, one.outcome) for one in run.gates] == [("a", "pass"), ("b", "not-run")]
+    assert run.labels == []
+
+
+def test_the_folder_of_a_run_that_was_cut_off_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_run(Path("r"), gate("a", "pass"), asked=("a", "b"), ends=False)
+    main(["report", "r"])
+    assert [path.name for path in folder.iterdir()] == ["run.jsonl"]
+
+
+def test_a_failure_before_the_cut_still_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(Path("r"), gate("a", "fail"), asked=("a", "b"), ends=False)
+    assert main(["report", "r"]) == 1
+
+
+def test_a_missing_run_is_a_usage_error_that_lists_what_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(Path("assay-out/known"), gate("a", "pass"))
+    assert main(["report", "unknown"]) == 2
+    err = capsys.readouterr().err
+    assert "usage.argument: RUN: expected a run folder, a run.json or the name of a run, got unknown" in err
+    assert "known" in err.splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "where"),
+    [
+        ("{", "input.json.syntax", "run.json"),
+        ("{}", "report.run.form", "run.json: run"),
+        ('{"schema": "assay.run/1", "run": 1}', "report.run.form", "run.json: run"),
+    ],
+)
+def test_a_file_that_is_no_run_is_one_line(
+    content: str, code: str, where: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("r").mkdir()
+    (Path("r") / "run.json").write_text(content, encoding="utf-8")
+    assert main(["report", "r"]) == 4
+    assert capsys.readouterr().err.startswith(f"assay: error: {code}: {where}")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("run", "other"), ("outcome", "fail"), ("head", "00" * 32), ("gates", [])]
+)
+def test_a_run_json_that_its_log_contradicts_is_refused(
+    field: str, value: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_run(Path("r"), gate("g", "pass"))
+    document = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    (folder / "run.json").write_text(json.dumps({**document, field: value}), encoding="utf-8")
+    assert main(["report", "r"]) == 4
+    assert f"report.run.disagrees: run.json: {field}: expected" in capsys.readouterr().err
+
+
+def test_a_regression_is_exit_1_and_names_what_was_lost(capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(Path("a"), gate("g", "pass"))
+    write_run(Path("b"), gate("g", "inconclusive"), outcome="inconclusive")
+    assert main(["report", "a", "b", "--format", "json"]) == 1
+    comparison = RunComparison.model_validate_json(capsys.readouterr().out)
+    assert comparison.regressions == ["gate g: pass became inconclusive"]
+    assert (Path("b") / "against-a" / "index.html").is_file()
+
+
+def test_no_regression_is_exit_0_also_when_both_runs_fail(capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(Path("a"), gate("g", "fail"), outcome="fail")
+    write_run(Path("b"), gate("g", "fail"), outcome="fail")
+    assert main(["report", "a", "b"]) == 0
+
+
+def test_a_gate_that_had_not_ended_is_unknown_and_not_regressed(capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(Path("a"), gate("g", "pass"), gate("h", "pass"))
+    write_run(Path("b"), gate("g", "pass"), asked=("g", "h"), ends=False)
+    assert main(["report", "a", "b", "--format", "json"]) == 3
+    comparison = RunComparison.model_validate_json(capsys.readouterr().out)
+    assert comparison.verdict == "inconclusive"
+    assert [(one.id, one.change) for one in comparison.gates] == [("g", "same"), ("h", "changed")]
+
+
+def test_what_regressed_before_the_cut_regressed(capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(Path("a"), gate("g", "pass"), gate("h", "pass"))
+    write_run(Path("b"), gate("g", "fail"), asked=("g", "h"), ends=False)
+    assert main(["report", "a", "b"]) == 1
