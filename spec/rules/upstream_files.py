@@ -1,0 +1,70 @@
+"""Reads the description of a published checkpoint into `UpstreamFacts`, for gates and batteries.
+
+For trusted folders only: `assay validate` reads hostile ones through the bounded readers of `impl.stores`.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from assay.spec.rules.upstream import TensorRow, UpstreamFacts
+
+HEADERS: Final = "safetensors-headers.partial.jsonl"
+_PART: Final = 1 << 20
+
+
+def read_upstream(directory: Path) -> UpstreamFacts:
+    """Returns what the folder holds of a published checkpoint; a file that is absent leaves its fact None."""
+    tensors, header_bytes = _headers(directory / HEADERS)
+    index = _json(directory / "model.safetensors.index.json") or {}
+    tokenizer = _json(directory / "tokenizer_config.json")
+    added = None
+    if tokenizer is not None:
+        added = [
+            (int(id_), token["content"], token["special"])
+            for id_, token in sorted(tokenizer["added_tokens_decoder"].items(), key=lambda item: int(item[0]))
+        ]
+    vocabulary = _json(directory / "vocab.json")
+    files = [path for path in sorted(directory.iterdir()) if path.is_file() and ".partial." not in path.name]
+    return UpstreamFacts(
+        config=_json(directory / "config.json"),
+        generation_config=_json(directory / "generation_config.json"),
+        tokenizer_config=tokenizer,
+        weight_map=index.get("weight_map"),
+        total_size=index.get("metadata", {}).get("total_size"),
+        tensors=tensors,
+        header_bytes=header_bytes,
+        file_sha256={path.name: _sha256(path) for path in files if path.suffix != ".safetensors"},
+        file_sizes={path.name: path.stat().st_size for path in files},
+        base_tokens=None if vocabulary is None else len(vocabulary),
+        added_tokens=added,
+    )
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def _headers(path: Path) -> tuple[list[TensorRow] | None, dict[str, int] | None]:
+    if not path.is_file():
+        return None, None
+    rows: list[TensorRow] = []
+    sizes: dict[str, int] = {}
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            record = json.loads(line)
+            sizes[record["shard"]] = record["header_length_bytes"]
+            for name, entry in json.loads(record["header"]).items():
+                if name != "__metadata__":
+                    begin, end = entry["data_offsets"]
+                    rows.append((name, entry["dtype"], tuple(entry["shape"]), record["shard"], begin, end))
+    return rows, sizes
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while part := file.read(_PART):
+            digest.update(part)
+    return digest.hexdigest()
