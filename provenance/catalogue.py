@@ -7,6 +7,19 @@ from assay.spec.documents import DOCUMENTS
 from assay.spec.errors import usage_error
 
 CLAUSE_MODULES: Final[tuple[str, ...]] = (
+    "assay.spec.rules.base",
+    "assay.spec.rules.admission",
+    "assay.spec.rules.config",
+    "assay.spec.rules.derived",
+    "assay.spec.rules.expert_store",
+    "assay.spec.rules.form",
+    "assay.spec.rules.identity",
+    "assay.spec.rules.metadata",
+    "assay.spec.rules.pins",
+    "assay.spec.rules.ple",
+    "assay.spec.rules.tensors",
+    "assay.spec.rules.upstream",
+    "assay.spec.rules.vocabulary",
     "assay.impl.stores.tokenizer_ids",
     "assay.impl.stores.payload",
     "assay.impl.stores.layout",
