@@ -1,11 +1,12 @@
 """Expansion of the tensor roles to the full list of names, dtypes and shapes."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Final, Literal
 
 from assay.spec.contract.contract import Contract
-from assay.spec.contract.tensor_roles import Role
+from assay.spec.contract.tensor_roles import Role, TensorRoles
 
 DTYPE_BYTES: Final = {"BF16": 2, "I64": 8}
 LINEAR: Final = "linear_attention"
@@ -61,10 +62,15 @@ def expand_tensors(contract: Contract) -> tuple[TensorSpec, ...]:
     Vision and MTP tensors are not listed: the contract accounts for them by count and prefix
     (`contract.exclusions`). Names may repeat if the roles do; `roles.unique` judges that.
     """
-    roles = contract.tensor_roles
+    return _expand(contract.tensor_roles, contract.config.text.layer_types)
+
+
+# A battery judges thousands of contracts whose roles are mostly the same; frozen models are their own key.
+@lru_cache(maxsize=8)
+def _expand(roles: TensorRoles, layer_types: tuple[str, ...]) -> tuple[TensorSpec, ...]:
     found = [_spec(role, role.path, None) for role in roles.global_roles]
     by_type = {LINEAR: roles.linear_attention_roles, FULL: roles.full_attention_roles}
-    for layer, kind in enumerate(contract.config.text.layer_types):
+    for layer, kind in enumerate(layer_types):
         for role in (*roles.layer_roles, *by_type.get(kind, ())):
             found.append(_spec(role, role.path.replace("layers.N.", f"layers.{layer}."), layer))  # noqa: PERF401
     for role in roles.ple_roles:

@@ -1,11 +1,12 @@
 """Rules of admission: the partition of tensors, the physical fixture, the report and the text pipeline."""
 
 from collections import Counter
+from functools import lru_cache
 from typing import Any, Final
 
 from assay.spec.canonical import canonical_digest
 from assay.spec.contract.contract import Contract
-from assay.spec.contract.tensors import expand_tensors
+from assay.spec.contract.tensors import TensorSpec, expand_tensors
 from assay.spec.hashing import align_up
 from assay.spec.rules.base import Check, Judge, rule
 
@@ -151,12 +152,7 @@ def owners(contract: Contract, judge: Judge) -> None:
     dense, where = fixture.dense, "admission.physical_fixture.dense"
     judge.equal(DENSE, f"{where}.tensors", counts.dense, dense.tensors)
     judge.equal(DENSE, f"{where}.ggml_type", "BF16", dense.ggml_type)
-    listed = [
-        {"ggufDimensions": list(reversed(one.shape)), "ggufType": one.dtype, "sourceIdentity": one.name}
-        for one in sorted(tensors, key=lambda one: one.name.encode())
-        if one.owner == "dense"
-    ]
-    judge.equal(DENSE, f"{where}.descriptor_sha256", canonical_digest(listed), dense.descriptor_sha256)
+    judge.equal(DENSE, f"{where}.descriptor_sha256", _dense_digest(tensors), dense.descriptor_sha256)
     judge.equal(LAYOUT, "admission.physical_fixture.layout_rules", 6, len(set(fixture.layout_rules)))
     small, large = fixture.default_alignment, fixture.owner_alignment
     judge.equal(LAYOUT, "admission.physical_fixture.default_alignment", 32, small)
@@ -342,6 +338,18 @@ def text_pipeline(contract: Contract, judge: Judge) -> None:
     judge.items(CHAT, f"{where}.chat_template.segment_kinds", ("DATA", "TRUSTED_CONTROL"), chat.segment_kinds)
     total = oracles.chat_upstream_cases + oracles.chat_contract_negative_cases
     judge.equal(CHAT, f"{where}.oracles.chat_cases", total, oracles.chat_cases)
+
+
+# The same few expansions come back throughout a battery; hashing a tuple of them is cheaper than the digest.
+@lru_cache(maxsize=8)
+def _dense_digest(tensors: tuple[TensorSpec, ...]) -> str:
+    return canonical_digest(
+        [
+            {"ggufDimensions": list(reversed(one.shape)), "ggufType": one.dtype, "sourceIdentity": one.name}
+            for one in sorted(tensors, key=lambda one: one.name.encode())
+            if one.owner == "dense"
+        ]
+    )
 
 
 def _report_type(name: str) -> str:

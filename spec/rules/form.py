@@ -77,12 +77,16 @@ def _place(document: Any, location: Path, error: str) -> tuple[Path, bool]:
     """Returns the part of a pydantic location that exists in the document, and whether that is all of it."""
     value = document
     for depth, part in enumerate(location):
-        if (isinstance(value, dict) and part in value) or (
-            isinstance(value, (list, tuple)) and isinstance(part, int) and part < len(value)
-        ):
+        if _holds(value, part):
             value = value[part]
         elif error == "missing" and depth == len(location) - 1:
             return location, True
         else:
             return location[:depth], False
     return location, True
+
+
+def _holds(value: Any, part: str | int) -> bool:
+    if isinstance(value, dict):
+        return part in value
+    return isinstance(value, (list, tuple)) and isinstance(part, int) and part < len(value)

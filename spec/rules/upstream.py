@@ -4,6 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ TensorRow = tuple[str, str, tuple[int, ...], str, int, int]
 """Name, dtype, shape, shard file, begin and end of the payload inside the shard's data section."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UpstreamFacts:
     """What is known of the published checkpoint; None means that it is not at hand, never that it is right.
 
@@ -46,6 +47,11 @@ class UpstreamFacts:
     file_sizes: Mapping[str, int] | None = None
     base_tokens: int | None = None
     added_tokens: Sequence[tuple[int, str, bool]] | None = None
+
+    @cached_property
+    def inventory_sha256(self) -> str | None:
+        """Digest of the inventory by the published rule, computed once."""
+        return None if self.tensors is None else inventory_digest(self.tensors)
 
 
 def upstream_clause(name: str, meaning: str, cause: str, source: str) -> str:
@@ -262,9 +268,7 @@ def _tensors(contract: Contract, judge: Judge, facts: UpstreamFacts) -> None:
         ("mtp", len(left_out["mtp"])),
     ):
         judge.equal(TOTALS, f"{where}.classification.{name}", wanted, getattr(pins.classification, name))
-    judge.equal(
-        INVENTORY, f"{where}.inventory_sha256", inventory_digest(facts.tensors), pins.inventory_sha256
-    )
+    judge.equal(INVENTORY, f"{where}.inventory_sha256", facts.inventory_sha256, pins.inventory_sha256)
     if facts.weight_map is not None:
         owners = {row[0]: row[3] for row in facts.tensors}
         differing = sorted(
