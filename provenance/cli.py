@@ -18,6 +18,8 @@ COMMANDS: Final[dict[str, str]] = {
     "status": "say which labels the evidence allows, and what is missing for the next rung",
     "report": "render a run again, or compare two runs",
     "mutate": "run a battery of mutations: killed, killed elsewhere, survived, by area",
+    "capture": "run the pinned upstream implementation on small cases and keep what it computed",
+    "diff": "find the first place where two captures differ",
     "explain": "say what a clause or error code means, where it comes from, how to fix it",
     "schema": "print the JSON Schema of a contract or document",
 }

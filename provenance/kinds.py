@@ -81,6 +81,7 @@ class Kind:
 
 KINDS: Final[tuple[Kind, ...]] = (
     Kind(
+<<<<<<< HEAD
         "checkpoint",
         "checkpoint directory",
         "assay.impl.stores.checkpoint:judge_checkpoint",
@@ -98,6 +99,18 @@ KINDS: Final[tuple[Kind, ...]] = (
         "config.json",
         "assay.impl.stores.single:judge_config_file",
         lambda sniff: sniff.path.name == "config.json" or sniff.mentions("model_type", "architectures"),
+=======
+        "fixture",
+        "shipped capture with provenance, or a set of them",
+        "assay.impl.captures.fixtures:judge_fixture",
+        lambda sniff: sniff.has("fixture.json") or sniff.has("index.tsv"),
+    ),
+    Kind(
+        "capture",
+        "arrays that one run of a model left behind",
+        "assay.impl.captures.fixtures:judge_capture",
+        lambda sniff: sniff.has("capture.json"),
+>>>>>>> bef8524 (Capture upstream on small geometries, judge the captures offline, and find where two first differ)
     ),
     Kind(
         "index",

@@ -11,5 +11,8 @@ DOCUMENTS: Final[dict[str, tuple[str, str]]] = {
     "assay.evidence/1": ("assay.spec.documents.evidence", "Evidence"),
     "assay.status/1": ("assay.spec.documents.status", "Status"),
     "assay.run-comparison/1": ("assay.spec.documents.run_comparison", "RunComparison"),
+    "assay.capture/1": ("assay.spec.documents.capture", "Capture"),
+    "assay.fixture/1": ("assay.spec.documents.fixture", "Fixture"),
+    "assay.diff/1": ("assay.spec.documents.diff", "Diff"),
 }
 """Schema name -> (module, model); modules are imported only when a schema is asked for."""

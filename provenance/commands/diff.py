@@ -1,0 +1,74 @@
+"""`assay diff A B`: the first place where two captures differ."""
+
+import argparse
+import math
+from pathlib import Path
+
+from assay.provenance.output import emit, emit_json, output_format
+from assay.spec.documents.diff import Diff
+from assay.spec.errors import usage_error
+from assay.spec.verdicts import ExitCode
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of this command."""
+    parser.add_argument("a", type=Path, metavar="A", help="a capture: a folder with capture.json")
+    parser.add_argument("b", type=Path, metavar="B", help="another capture of the same sequence")
+    parser.add_argument("--rtol", type=float, metavar="X", help="relative tolerance of all float rungs")
+    parser.add_argument("--atol", type=float, metavar="X", help="absolute tolerance of all float rungs")
+    parser.add_argument(
+        "--complete", action="store_true", help="unknown rungs make the result inconclusive (exit 3)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compares two captures: 0 when all common rungs agree, 1 when one differs, 3 when nothing could be compared."""
+    for name, value in (("--rtol", arguments.rtol), ("--atol", arguments.atol)):
+        if value is not None and not (value >= 0 and math.isfinite(value)):
+            raise usage_error(name, expected="a number from 0 up", got=value)
+    from assay.provenance.captures.arrays import OpenCapture
+    from assay.provenance.captures.compare import Options, compare
+
+    left, right = OpenCapture(arguments.a), OpenCapture(arguments.b)
+    result = compare(
+        left, right, (str(arguments.a), str(arguments.b)), Options(arguments.rtol, arguments.atol)
+    )
+    if arguments.complete and result.verdict == "equal" and result.counts["unknown"]:
+        result = result.model_copy(update={"verdict": "inconclusive"})
+    if output_format(arguments) == "json":
+        emit_json(result.model_dump(by_alias=True))
+    else:
+        emit(pretty(result))
+    return {"equal": ExitCode.OK, "diverges": ExitCode.FAILED, "inconclusive": ExitCode.INCONCLUSIVE}[
+        result.verdict
+    ]
+
+
+def pretty(result: Diff) -> str:
+    """Returns the result as lines for a reader: the answer first, then the ladder around it."""
+    lines = [f"{result.verdict}: {result.reason}"]
+    if result.first is not None:
+        one = result.first
+        where = f"token {one.token}" if one.token is not None else "all tokens"
+        where += f", index {one.index}" if one.index else ""
+        lines.append(f"  at          {one.rung}, {where}")
+        lines.append(f"  A           {one.a}")
+        lines.append(f"  B           {one.b}")
+        if one.absolute is not None:
+            lines.append(
+                f"  distance    {one.absolute}" + (f", {one.ulp} ulp of {one.ulp_of}" if one.ulp else "")
+            )
+        if one.tolerance is not None:
+            lines.append(
+                f"  tolerance   rtol {one.tolerance.rtol:g}, atol {one.tolerance.atol:g}: {one.tolerance.reason}"
+            )
+        if one.margin is not None:
+            gaps = f"{one.margin.a} in A, {one.margin.b} in B"
+            lines.append(f"  margin      {one.margin.judged}: {one.margin.of} gap {gaps}")
+        lines += [f"  note        {one.note}"] if one.note else []
+        lines.append(f"  last equal  {result.last_equal or 'none'}")
+        if result.unknown_between:
+            lines.append(f"  unknown between them: {', '.join(result.unknown_between)}")
+    counts = ", ".join(f"{count} {state}" for state, count in result.counts.items() if count)
+    lines.append(f"  rungs       {counts}")
+    return "\n".join(lines)
