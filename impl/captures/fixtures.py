@@ -22,8 +22,8 @@ from assay.spec.clauses import Authority, declare
 from assay.spec.documents.fixture import ORIGINS, ArrayProvenance, Fixture, ProducerPin
 from assay.spec.errors import AdmissionError, Finding
 from assay.spec.judgement import Judgement, JudgeOptions
-from assay.spec.stages import rung_name
 from assay.spec.origins import SOURCES, UPSTREAM, UPSTREAM_NAMES
+from assay.spec.stages import rung_name
 from assay.spec.upstream_pins import PINS
 
 PROVENANCE: Final = "fixture.json"
