@@ -7,7 +7,6 @@ from assay.spec.documents import DOCUMENTS
 from assay.spec.errors import usage_error
 
 CLAUSE_MODULES: Final[tuple[str, ...]] = (
-<<<<<<< HEAD
     "assay.spec.rules.base",
     "assay.spec.rules.admission",
     "assay.spec.rules.config",
@@ -28,11 +27,9 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.impl.stores.contract_inventory",
     "assay.impl.stores.config_fields",
     "assay.impl.stores.checkpoint",
-=======
     "assay.impl.captures.fixtures",
     "assay.impl.captures.npy",
     "assay.impl.captures.reading",
->>>>>>> bef8524 (Capture upstream on small geometries, judge the captures offline, and find where two first differ)
     "assay.impl.stores.files",
     "assay.impl.stores.header_set",
     "assay.impl.stores.inventory",

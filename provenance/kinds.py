@@ -81,7 +81,6 @@ class Kind:
 
 KINDS: Final[tuple[Kind, ...]] = (
     Kind(
-<<<<<<< HEAD
         "checkpoint",
         "checkpoint directory",
         "assay.impl.stores.checkpoint:judge_checkpoint",
@@ -99,7 +98,8 @@ KINDS: Final[tuple[Kind, ...]] = (
         "config.json",
         "assay.impl.stores.single:judge_config_file",
         lambda sniff: sniff.path.name == "config.json" or sniff.mentions("model_type", "architectures"),
-=======
+    ),
+    Kind(
         "fixture",
         "shipped capture with provenance, or a set of them",
         "assay.impl.captures.fixtures:judge_fixture",
@@ -110,7 +110,6 @@ KINDS: Final[tuple[Kind, ...]] = (
         "arrays that one run of a model left behind",
         "assay.impl.captures.fixtures:judge_capture",
         lambda sniff: sniff.has("capture.json"),
->>>>>>> bef8524 (Capture upstream on small geometries, judge the captures offline, and find where two first differ)
     ),
     Kind(
         "index",
