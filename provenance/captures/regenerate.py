@@ -13,12 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from assay.impl.captures.fixtures import INDEX, PROVENANCE
 from assay.impl.captures.reading import DESCRIPTION
 from assay.provenance.captures.geometries import CASES
-from assay.provenance.captures.writing import ARRAYS, write_index
+from assay.provenance.captures.index import ARRAYS, write_index
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import EvidenceError, Finding
 from assay.spec.stages import rung_name
@@ -140,6 +138,8 @@ def _same_record(old: bytes, new: bytes) -> bool:
 
 def _first_difference(old: bytes, new: bytes, fresh: Path) -> str:
     """Names the first array that differs, how far, and how many do."""
+    import numpy as np
+
     entries: list[dict[str, Any]] = json.loads((fresh / DESCRIPTION).read_bytes())["entries"]
     found: list[str] = []
     for entry in entries:

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay import __version__
-from assay.impl.captures.fixtures import INDEX, INDEX_HEAD, PROVENANCE, index_lines, token_digest
+from assay.impl.captures.fixtures import PROVENANCE, token_digest
 from assay.impl.captures.reading import DESCRIPTION
 from assay.provenance.captures.collect import Collected, Rung
 from assay.provenance.captures.geometries import GEOMETRIES, Case
+from assay.provenance.captures.index import ARRAYS
 from assay.provenance.captures.installed import installed_pins
 from assay.spec.documents.capture import Capture, CaptureEntry, Producer
 from assay.spec.documents.fixture import (
@@ -26,7 +27,6 @@ from assay.spec.documents.fixture import (
 )
 from assay.spec.origins import SOURCES, UPSTREAM
 
-ARRAYS: Final = "arrays.bin"
 NEAR_GAP: Final = 1e-4
 """Cuts nearer than this are counted and not asked for parity: upstream itself moves by about 1e-5 between partitions."""
 
@@ -53,17 +53,6 @@ def write_files(directory: Path, files: dict[str, bytes]) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (directory / name).write_bytes(content)
-
-
-def index_bytes(root: Path, cases: list[str]) -> bytes:
-    """Returns the index of the fixtures below `root`, in the order of `cases`."""
-    lines = [INDEX_HEAD, *(line for case in cases for line in index_lines(root / case, case))]
-    return ("\n".join(lines) + "\n").encode("ascii")
-
-
-def write_index(root: Path, cases: list[str]) -> None:
-    """Writes index.tsv."""
-    (root / INDEX).write_bytes(index_bytes(root, cases))
 
 
 def json_bytes(value: Any) -> bytes:
