@@ -13,6 +13,7 @@ from assay.impl.stores.config_fields import (
     judge_config,
     judge_family,
     nearest_profile,
+    nearest_profile_by_names,
 )
 from assay.impl.stores.contract_inventory import judge_inventory
 from assay.impl.stores.files import file_digest
@@ -25,7 +26,6 @@ from assay.spec.clauses import Authority, declare
 from assay.spec.contract import Contract
 from assay.spec.errors import AdmissionError, Finding
 from assay.spec.judgement import Judgement, JudgeOptions
-from assay.spec.profiles import load_profile
 
 DIGEST: Final = declare(
     "files.digest", Authority.PIN, "A published file has its published SHA-256.",
@@ -52,7 +52,7 @@ def judge_checkpoint(folder: Path, options: JudgeOptions) -> Judgement:
     """
     layout = read_layout(folder, jobs=options.jobs)
     judgement = Judgement("checkpoint")
-    contract = nearest_profile(layout.config) if layout.config is not None else load_profile("qwen4exp")
+    contract = _profile_of(layout)
     judgement.facts["profile"] = contract.identity.profile_id
     if refuse_private(judgement, contract, options):
         return judgement
@@ -65,6 +65,17 @@ def judge_checkpoint(folder: Path, options: JudgeOptions) -> Judgement:
     _judge_payload(judgement, layout, contract, options)
     judgement.facts |= inventory_facts(inventory, layout)
     return judgement
+
+
+def _profile_of(layout: Layout) -> Contract:
+    """Returns the profile that the config is nearest to; without a legible config, the one that the names are."""
+    if layout.config is not None:
+        return nearest_profile(layout.config)
+    if layout.index is not None:
+        return nearest_profile_by_names(layout.index.owners)
+    return nearest_profile_by_names(
+        tensor.name for header in layout.headers.values() for tensor in header.tensors
+    )
 
 
 def refuse_private(judgement: Judgement, contract: Contract, options: JudgeOptions) -> bool:

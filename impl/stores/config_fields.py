@@ -1,11 +1,11 @@
 """Judges a `config.json` field by field, types included, against the profile that it is nearest to."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from assay.impl.stores.strict_json import json_type, same_json
 from assay.spec.clauses import Authority, declare
-from assay.spec.contract import Contract
+from assay.spec.contract import Contract, expand_tensors
 from assay.spec.errors import Finding
 from assay.spec.profiles import PROFILES, load_profile
 
@@ -44,6 +44,15 @@ _ABSENT: Final = object()
 def nearest_profile(config: dict[str, Any]) -> Contract:
     """Returns the packaged profile whose config differs in the fewest leaves; the first one among equals."""
     return min(map(load_profile, PROFILES), key=lambda profile: sum(1 for _ in _differences(profile, config)))
+
+
+def nearest_profile_by_names(names: Iterable[str]) -> Contract:
+    """Returns the packaged profile whose tensor names differ least from these; the first one among equals."""
+    found = set(names)
+    return min(
+        map(load_profile, PROFILES), key=lambda profile: len(found ^ {spec.name for spec in expand_tensors(profile)})
+        if found else 0,
+    )  # fmt: skip
 
 
 def judge_family(config: dict[str, Any], contract: Contract) -> list[Finding]:

@@ -1,0 +1,141 @@
+"""Payload digests are checked shard by shard, in parallel, and a killed run goes on where it was."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from assay.impl.stores.checkpoint import judge_checkpoint
+from assay.impl.stores.checkpoint_writer import PlannedTensor
+from assay.provenance.miniature import write_miniature
+from assay.spec.judgement import Judgement, JudgeOptions
+
+SHARDS = [f"model-0000{n}-of-00003.safetensors" for n in (1, 2, 3)]
+
+
+def ones(tensor: PlannedTensor) -> Iterator[bytes]:
+    yield b"\x80\x3f" * (tensor.size_bytes // 2)
+
+
+@pytest.fixture
+def miniature(tmp_path: Path) -> Path:
+    write_miniature(tmp_path / "m", fill=ones)
+    return tmp_path / "m"
+
+
+def judge(folder: Path, state: Path | None) -> Judgement:
+    return judge_checkpoint(folder, JudgeOptions(is_private=True, with_payload=True, jobs=2, state=state))
+
+
+def test_the_manifest_holds_the_digests_of_what_was_written(miniature: Path) -> None:
+    manifest = json.loads((miniature / "checkpoint-manifest.json").read_text())
+    digests = {name: hashlib.sha256((miniature / name).read_bytes()).hexdigest() for name in SHARDS}
+    assert {name: row["sha256"] for name, row in manifest["shards"].items()} == digests
+
+
+def test_a_whole_payload_is_accepted(miniature: Path, tmp_path: Path) -> None:
+    judgement = judge(miniature, tmp_path / "state")
+    assert (judgement.verdict, judgement.findings) == ("accepted", [])
+    assert judgement.facts["payload"]["shards_hashed"] == 3
+
+
+def test_one_flipped_bit_names_its_shard(miniature: Path) -> None:
+    path = miniature / SHARDS[0]
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    judgement = judge(miniature, None)
+    assert [(finding.stage, finding.code, finding.where) for finding in judgement.findings] == [
+        ("payload", "payload.digest", SHARDS[0])
+    ]
+
+
+def test_digests_that_nobody_published_leave_the_payload_open(miniature: Path) -> None:
+    (miniature / "checkpoint-manifest.json").unlink()
+    judgement = judge(miniature, None)
+    assert judgement.areas["payload"] == "inconclusive"
+    assert [(finding.code, finding.where) for finding in judgement.findings] == [
+        ("payload.unknown", name) for name in SHARDS
+    ]
+
+
+def test_a_second_run_hashes_only_what_has_changed(miniature: Path, tmp_path: Path) -> None:
+    judge(miniature, tmp_path / "state")
+    os.utime(miniature / SHARDS[1], ns=(1, 1))
+    again = judge(miniature, tmp_path / "state")
+    assert (again.facts["payload"]["shards_hashed"], again.facts["payload"]["shards_resumed"]) == (1, 2)
+    assert again.verdict == "accepted"
+
+
+def test_a_changed_shard_of_the_same_size_is_not_taken_from_the_state(
+    miniature: Path, tmp_path: Path
+) -> None:
+    judge(miniature, tmp_path / "state")
+    data = bytearray((miniature / SHARDS[2]).read_bytes())
+    data[-1] ^= 0x80
+    (miniature / SHARDS[2]).write_bytes(data)
+    judgement = judge(miniature, tmp_path / "state")
+    assert [(finding.code, finding.where) for finding in judgement.findings] == [
+        ("payload.digest", SHARDS[2])
+    ]
+
+
+def test_a_damaged_state_is_no_state(miniature: Path, tmp_path: Path) -> None:
+    judge(miniature, tmp_path / "state")
+    (path,) = (tmp_path / "state").iterdir()
+    path.write_text('{"schema": "assay.payload-state/1", "shards": {"model-00001')
+    assert judge(miniature, tmp_path / "state").facts["payload"]["shards_hashed"] == 3
+
+
+def test_a_state_folder_that_cannot_be_made_costs_only_the_resumption(
+    miniature: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    judgement = judge(miniature, tmp_path / "file" / "state")
+    assert judgement.verdict == "accepted"
+    assert judgement.facts["payload"]["state"] is None
+
+
+def test_buffers_that_were_never_written_are_named_with_their_values(tmp_path: Path) -> None:
+    contract = write_miniature(tmp_path)
+    path = tmp_path / SHARDS[1]
+    data = path.read_bytes()
+    stored = b"".join(value.to_bytes(8, "little") for value in contract.ple_hash.layer_multipliers)
+    assert data.count(stored) == 1
+    path.write_bytes(data.replace(stored, bytes(24)))
+    (finding,) = judge(tmp_path, None).faults
+    assert finding.code == "payload.hash_buffers"
+    assert finding.where == f"{SHARDS[1]}: model.language_model.layers.1.ple.ple_embedding.layer_multipliers"
+    assert finding.got == "(0, 0, 0)"
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_with_the_shards_that_are_left(miniature: Path, tmp_path: Path) -> None:
+    """The run is killed after its first shard; a pause between pieces keeps the others open until then."""
+    state = tmp_path / "state"
+    code = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from contextlib import nullcontext\n"
+        "from assay.impl.stores.checkpoint import judge_checkpoint\n"
+        "from assay.spec.judgement import JudgeOptions\n"
+        "slow = lambda title, total: nullcontext(lambda done: time.sleep(0.2))\n"
+        "judge_checkpoint(Path(sys.argv[1]), JudgeOptions(is_private=True, with_payload=True, jobs=1,\n"
+        "                 state=Path(sys.argv[2]), progress=slow))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(miniature), str(state)]) as run:
+        while run.poll() is None and not list(state.glob("*.json")):
+            time.sleep(0.01)
+        run.send_signal(signal.SIGKILL)
+    assert run.returncode == -signal.SIGKILL
+    judgement = judge(miniature, state)
+    assert judgement.verdict == "accepted"
+    assert judgement.facts["payload"]["shards_resumed"] in {1, 2}
+    assert judgement.facts["payload"]["shards_hashed"] == 3 - judgement.facts["payload"]["shards_resumed"]
