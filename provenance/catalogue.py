@@ -31,6 +31,7 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.impl.captures.npy",
     "assay.impl.captures.reading",
     "assay.impl.stores.files",
+    "assay.impl.stores.foreign",
     "assay.impl.stores.header_set",
     "assay.impl.stores.inventory",
     "assay.impl.stores.safetensors",

@@ -89,6 +89,7 @@ KINDS: Final[tuple[Kind, ...]] = (
             and (
                 sniff.has("config.json")
                 or sniff.has_suffix(".safetensors")
+                or sniff.has_suffix(".gguf")
                 or sniff.has_suffix(".safetensors.index.json")
             )
         ),

@@ -17,6 +17,7 @@ from assay.impl.stores.config_fields import (
 )
 from assay.impl.stores.contract_inventory import judge_inventory
 from assay.impl.stores.files import file_digest
+from assay.impl.stores.foreign import UNJUDGED, is_other_family, judge_foreign, recognise
 from assay.impl.stores.hash_derivation import judge_hash
 from assay.impl.stores.header_set import HEADER_SET_NAME
 from assay.impl.stores.inventory import Inventory, gather_inventory
@@ -26,6 +27,7 @@ from assay.spec.clauses import Authority, declare
 from assay.spec.contract import Contract
 from assay.spec.errors import AdmissionError, Finding
 from assay.spec.judgement import Judgement, JudgeOptions
+from assay.spec.profiles import PROFILES, load_profile
 
 DIGEST: Final = declare(
     "files.digest", Authority.PIN, "A published file has its published SHA-256.",
@@ -56,6 +58,10 @@ def judge_checkpoint(folder: Path, options: JudgeOptions) -> Judgement:
     judgement.facts["profile"] = contract.identity.profile_id
     if refuse_private(judgement, contract, options):
         return judgement
+    conversion = recognise(layout, contract)
+    if conversion is not None:
+        judge_foreign(judgement, layout, contract, conversion)
+        return judgement
     _judge_files(judgement, layout, contract)
     _judge_config(judgement, layout, contract)
     _judge_index(judgement, layout, contract)
@@ -70,7 +76,8 @@ def judge_checkpoint(folder: Path, options: JudgeOptions) -> Judgement:
 def _profile_of(layout: Layout) -> Contract:
     """Returns the profile that the config is nearest to; without a legible config, the one that the names are."""
     if layout.config is not None:
-        return nearest_profile(layout.config)
+        public = load_profile(PROFILES[0])
+        return public if is_other_family(layout.config, public) else nearest_profile(layout.config)
     if layout.index is not None:
         return nearest_profile_by_names(layout.index.owners)
     return nearest_profile_by_names(
@@ -97,6 +104,12 @@ def refuse_private(judgement: Judgement, contract: Contract, options: JudgeOptio
 def judge_config_area(judgement: Judgement, config: dict[str, Any], contract: Contract) -> list[Finding]:
     """Judges the fields of a config and the hash that follows from them; returns the findings about fields."""
     family = judge_family(config, contract)
+    if is_other_family(config, contract):
+        judgement.judged("config", family)
+        judgement.not_checked.append(
+            "fields and hash: the profile says nothing about another family's config"
+        )
+        return family
     named = {finding.where for finding in family}
     fields = [*family, *(finding for finding in judge_config(config, contract) if finding.where not in named)]
     judgement.judged("config", fields)
@@ -250,4 +263,4 @@ def _judge_payload(judgement: Judgement, layout: Layout, contract: Contract, opt
 
 
 def _unjudged(stage: str, why: str) -> Finding:
-    return Finding.of("files.missing", stage, stage, expected="something to judge", got=why)
+    return Finding.of(UNJUDGED, stage, stage, expected="something to judge", got=why)

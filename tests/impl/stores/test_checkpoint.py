@@ -170,7 +170,7 @@ def test_an_absent_shard_leaves_the_verdict_open_and_says_how_many_tensors_it_ow
     assert judgement.verdict == "inconclusive"
     assert [(finding.code, finding.where, finding.expected) for finding in judgement.findings] == [
         ("files.missing", "model-00003-of-00003.safetensors", "a shard that owns 5 tensors"),
-        ("files.missing", "inventory", "something to judge"),
+        ("checkpoint.unjudged", "inventory", "something to judge"),
     ]
 
 
