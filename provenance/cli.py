@@ -17,6 +17,7 @@ COMMANDS: Final[dict[str, str]] = {
     "gate": "run gates, leave evidence, write a run with its report",
     "status": "say which labels the evidence allows, and what is missing for the next rung",
     "report": "render a run again, or compare two runs",
+    "evidence": "check the evidence, hand it over as an in-toto Statement, sign and verify it",
     "mutate": "run a battery of mutations: killed, killed elsewhere, survived, by area",
     "capture": "run the pinned upstream implementation on small cases and keep what it computed",
     "diff": "find the first place where two captures differ",

@@ -5,8 +5,9 @@ A judge is named as text and imported only when it is needed; it takes a path an
 """
 
 import importlib
+import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -21,6 +22,7 @@ UNKNOWN: Final = declare(
     source="assay: input", cause="a file under an unusual name", fix="say it with --kind",
 )  # fmt: skip
 
+_EVIDENCE_NAME: Final = re.compile(r"^([0-9a-f]{64}\.json|run\.jsonl)$")
 HEAD_BYTES: Final = 1 << 16
 _STAGE: Final = "input"
 
@@ -81,6 +83,14 @@ class Kind:
 
 KINDS: Final[tuple[Kind, ...]] = (
     Kind(
+        "evidence",
+        "evidence folder, evidence record, run folder or run log",
+        "assay.provenance.evidence.judge:judge_evidence",
+        lambda sniff: (
+            looks_like_evidence(sniff.names) if sniff.is_folder else looks_like_evidence((sniff.path.name,))
+        ),
+    ),
+    Kind(
         "checkpoint",
         "checkpoint directory",
         "assay.impl.stores.checkpoint:judge_checkpoint",
@@ -130,6 +140,11 @@ KINDS: Final[tuple[Kind, ...]] = (
     ),
 )
 """All kinds, the more telling marks first."""
+
+
+def looks_like_evidence(names: Iterable[str]) -> bool:
+    """Says whether one of these names is that of an evidence record or of a run log."""
+    return any(_EVIDENCE_NAME.match(name) for name in names)
 
 
 def kind_names() -> list[str]:

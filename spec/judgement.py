@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.spec.errors import Finding
-from assay.spec.verdicts import Verdict, worst_verdict
+from assay.spec.verdicts import ExitCode, Verdict, verdict_exit, worst_verdict
 
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 """Opens a display of a title and a total number of units; it is then told how many more units are done."""
@@ -50,6 +50,7 @@ class Judgement:
         not_checked: what was not asked for, or stands outside this check, in plain words.
         facts: what was read and measured on the way; JSON values.
         is_private: whether the private seam was used.
+        is_evidence: whether a fault is damage of evidence, so that the exit code is 4 and not 1.
     """
 
     kind: str
@@ -59,6 +60,7 @@ class Judgement:
     not_checked: list[str] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     is_private: bool = False
+    is_evidence: bool = False
 
     @property
     def verdict(self) -> Verdict:
@@ -70,6 +72,13 @@ class Judgement:
                 *self.areas.values(),
             ]
         )
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code of the verdict; damage of evidence is 4."""
+        if self.is_evidence and self.verdict is Verdict.REJECTED:
+            return ExitCode.EVIDENCE
+        return verdict_exit(self.verdict)
 
     @property
     def stage(self) -> str:

@@ -14,7 +14,7 @@ from assay.provenance.output import emit, emit_json_line, output_format
 from assay.provenance.paths import checkpoint_directory, evidence_directory
 from assay.provenance.progress import progress_bar
 from assay.spec.judgement import JudgeOptions
-from assay.spec.verdicts import Verdict, verdict_exit, worst_exit
+from assay.spec.verdicts import ExitCode, worst_exit
 
 _SHOWN_FINDINGS = 40
 
@@ -47,10 +47,10 @@ def run(arguments: argparse.Namespace) -> int:
     )
     shape = output_format(arguments)
     documents: list[dict[str, Any]] = []
-    verdicts: list[Verdict] = []
+    codes: list[ExitCode] = []
     for path in arguments.paths:
         judgement = judge_path(path, options, arguments.kind)
-        verdicts.append(judgement.verdict)
+        codes.append(judgement.exit_code)
         document = judgement.document(str(path))
         if shape == "json":
             emit_json_line(document)
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         emit(junit(documents))
     elif shape == "markdown":
         emit("\n".join(map(markdown, documents)))
-    return worst_exit(map(verdict_exit, verdicts))
+    return worst_exit(codes)
 
 
 def pretty(document: dict[str, Any]) -> str:

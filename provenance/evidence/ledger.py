@@ -245,7 +245,7 @@ class Ledger:
         """Reads and verifies one record; exactly one of the two results is None."""
         name = f"{digest}.json"
         try:
-            data = _read_bounded(self.directory / name, MAX_RECORD_BYTES + 1)
+            data = read_bounded(self.directory / name, MAX_RECORD_BYTES + 1)
         except FileNotFoundError:
             return None, _missing(name, named_by)
         except OSError as error:
@@ -254,11 +254,11 @@ class Ledger:
         found = hashlib.sha256(data).hexdigest()
         if found != digest:
             return None, Finding.of(ALTERED, STAGE, name, expected=digest, got=found, hint=_RESTORE)
-        return _parse(digest, data)
+        return parse_record(digest, data)
 
     def _head(self) -> "tuple[_Head | None, Finding | None]":
         try:
-            data = _read_bounded(self.directory / _HEAD, 200)
+            data = read_bounded(self.directory / _HEAD, 200)
         except FileNotFoundError:
             return None, None
         except OSError as error:
@@ -293,7 +293,7 @@ class _Head:
     count: int
 
 
-def _read_bounded(path: Path, limit_bytes: int) -> bytes:
+def read_bounded(path: Path, limit_bytes: int) -> bytes:
     """Reads at most `limit_bytes` of a regular file; a pipe or device is refused without waiting for it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
@@ -302,7 +302,8 @@ def _read_bounded(path: Path, limit_bytes: int) -> bytes:
         return file.read(limit_bytes)
 
 
-def _parse(digest: str, data: bytes) -> tuple[Entry | None, Finding | None]:
+def parse_record(digest: str, data: bytes) -> tuple[Entry | None, Finding | None]:
+    """Returns the record in `data`, or the finding that it is not one; exactly one of the two is None."""
     name = f"{digest}.json"
     if len(data) > MAX_RECORD_BYTES:
         limit = f"at most {MAX_RECORD_BYTES} bytes"

@@ -53,6 +53,25 @@ SUPPORT_GATES: Final[dict[str, tuple[Gate, ...]]] = {
 
 GATES: Final[tuple[Gate, ...]] = (
     Gate(
+        "checkpoint.private-seam",
+        "The miniature's checkpoint is accepted through the private seam and refused without it.",
+        ("checkpoint-reader",),
+        Label.IMPLEMENTED,
+        "assay.provenance.gates.checkpoint:private_seam",
+        packages=("pydantic",),
+        limit_s=300.0,
+    ),
+    Gate(
+        "contract.checkpoint",
+        "The description of the real checkpoint agrees with the contract wherever it can be judged.",
+        ("contract", "checkpoint-reader"),
+        Label.CORRECTNESS_FIXTURE,
+        "assay.provenance.gates.checkpoint:real_description",
+        needs=("checkpoint",),
+        packages=("pydantic",),
+        limit_s=300.0,
+    ),
+    Gate(
         "provenance.ledger-detects-damage",
         "Every record removed from or altered in a ledger is found and named, and no damage raises a label.",
         ("provenance",),

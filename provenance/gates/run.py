@@ -1,6 +1,5 @@
 """One run of gates: each leaves an evidence record and a line in the log; labels and reports follow at the end."""
 
-import importlib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from assay import __version__
-from assay.provenance.evidence.durable import remove_abandoned, write_durably
+from assay.provenance.evidence.durable import remove_abandoned
 from assay.provenance.evidence.environment import environment
 from assay.provenance.evidence.ledger import Chain, Ledger
 from assay.provenance.evidence.run_log import FILE_NAME, RunLogWriter
@@ -303,12 +302,9 @@ def run_outcome(records: list[GateRecord]) -> OutcomeText:
 
 def write_run(run: Run, folder: Path) -> None:
     """Writes `run.json` and the reports of a run into its folder."""
-    write_durably(folder / "run.json", run.model_dump_json(by_alias=True, indent=2).encode() + b"\n")
-    try:
-        render = importlib.import_module("assay.reports.render")
-    except ModuleNotFoundError:
-        return
-    render.write_reports(run, folder)
+    from assay.reports.render import write_reports
+
+    write_reports(run, folder)
 
 
 def _new_folder(runs: Path) -> Path:

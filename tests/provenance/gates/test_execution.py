@@ -22,7 +22,9 @@ def context(tmp_path: Path) -> GateContext:
 
 def ended(process: int) -> bool:
     """Whether a process is gone, or is a zombie that nobody has waited for."""
-    shown = subprocess.run(["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False)
+    shown = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False
+    )
     return shown.stdout.strip()[:1] in {"", "Z"}
 
 

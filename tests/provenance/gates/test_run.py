@@ -234,5 +234,7 @@ def wait_for(look: Callable[[], Any]) -> Any:
 
 def ended(process: int) -> bool:
     """Whether a process is gone, or is a zombie that nobody has waited for."""
-    shown = subprocess.run(["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False)
+    shown = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False
+    )
     return shown.stdout.strip()[:1] in {"", "Z"}
