@@ -23,9 +23,9 @@ def _run(run: Run) -> list[str]:
     lines.append(", ".join(f"{tile.count:,} {tile.text}" for tile in view.tiles))
     if run.labels:
         width = max(len(one.record.label) for one in view.labels)
-        lines += ["", "what holds"]
+        lines += ["", "what holds (a hypothesis claims nothing)"]
         lines += [
-            f"  {one.record.label:<{width}}  {clean(one.record.component, 60)}: {clean(one.record.claim, 200)}"
+            f"  {one.record.label:<{width}}  {clean(one.record.component, 60)}: {'' if one.is_shown else 'not shown: '}{clean(one.record.claim, 200)}"
             for one in view.labels
         ]
     lines += _section(

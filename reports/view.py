@@ -57,6 +57,11 @@ class LabelView:
     anchor: str
     height: int
 
+    @property
+    def is_shown(self) -> bool:
+        """Whether any evidence stands behind the claim; a hypothesis is what nothing has been shown of."""
+        return self.height > 0
+
 
 @dataclass(frozen=True, slots=True)
 class GateView:
@@ -289,14 +294,25 @@ def _next_steps(gates: Sequence[GateView], labels: Sequence[LabelView]) -> list[
     failing = [view.record.id for view in gates if view.record.outcome == "fail"]
     unsure = [view.record.id for view in gates if view.record.outcome == "inconclusive"]
     stale = list(dict.fromkeys(gate for label in labels for gate in label.record.stale))
-    steps = []
+    steps: list[str] = []
     for why, names in (("failing", failing), ("inconclusive", unsure), ("stale", stale)):
         if names:
-            shown = " ".join(names[:6]) + (f" (and {len(names) - 6} more)" if len(names) > 6 else "")
-            steps.append(f"`assay gate {shown}` runs what is {why} again.")
+            steps.append(f"`assay gate {_some(names)}` runs what is {why} again.")
+    waiting: dict[str, list[str]] = {}
+    for view in gates:
+        if view.record.outcome == "not-run" and view.record.needs:
+            waiting.setdefault(", ".join(view.record.needs), []).append(view.record.id)
     codes = list(dict.fromkeys(one.code for view in gates for one in view.findings))
     steps += [f"`assay explain {code}` says what this means and how to fix it." for code in codes[:3]]
+    steps += [
+        f"Where there is what they need ({need}): `assay gate {_some(names)}`."
+        for need, names in waiting.items()
+    ]
     return steps or ["`assay status` says what each component lacks for its next label."]
+
+
+def _some(names: Sequence[str]) -> str:
+    return " ".join(names[:6]) + (f" (and {len(names) - 6} more)" if len(names) > 6 else "")
 
 
 def _matrix(run: Run, gates: Sequence[GateView], labels: Sequence[LabelView]) -> Matrix:

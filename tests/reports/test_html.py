@@ -176,3 +176,9 @@ def test_an_empty_run_claims_nothing() -> None:
     text = Page(render(empty, "html")).plain
     assert "nothing is claimed to hold" in text
     assert "No component is labelled" in text
+
+
+def test_the_sentence_of_a_hypothesis_is_said_not_to_be_shown(mixed_run: Run) -> None:
+    text = Page(render(mixed_run, "html")).plain
+    hypotheses = sum(label.label == "hypothesis" for label in mixed_run.labels)
+    assert text.count("Not shown: ") == hypotheses == 1
