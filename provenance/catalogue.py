@@ -49,7 +49,9 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.provenance.gates.execution",
     "assay.provenance.gates.run",
     "assay.provenance.gates.selfcheck",
+    "assay.provenance.records",
     "assay.provenance.runs",
+    "assay.spec.records",
     "assay.mutations.clauses",
 )
 """Every module that declares clauses; a test finds those that are missing here."""

@@ -138,6 +138,16 @@ KINDS: Final[tuple[Kind, ...]] = (
             or (sniff.head[8:9] == b"{" and sniff.head[5:8] == b"\0\0\0")
         ),
     ),
+    Kind(
+        "record",
+        "decision record, or a folder of them",
+        "assay.provenance.records:judge_records",
+        lambda sniff: (
+            any(name.startswith("ADR-") and name.endswith(".md") for name in sniff.names)
+            or sniff.head.startswith(b"# ADR-")
+            or (sniff.path.name.startswith("ADR-") and sniff.path.suffix == ".md")
+        ),
+    ),
 )
 """All kinds, the more telling marks first."""
 

@@ -10,6 +10,7 @@ DOCUMENTS: Final[dict[str, tuple[str, str]]] = {
     "assay.run-log/1": ("assay.spec.documents.run_log", "RunLogLine"),
     "assay.evidence/1": ("assay.spec.documents.evidence", "Evidence"),
     "assay.status/1": ("assay.spec.documents.status", "Status"),
+    "assay.decision-record/1": ("assay.spec.documents.decision_record", "DecisionRecord"),
     "assay.run-comparison/1": ("assay.spec.documents.run_comparison", "RunComparison"),
     "assay.capture/1": ("assay.spec.documents.capture", "Capture"),
     "assay.fixture/1": ("assay.spec.documents.fixture", "Fixture"),
