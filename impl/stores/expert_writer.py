@@ -1,0 +1,161 @@
+"""Writer of ExpertMajor v2: streams components, hashes on the way, signs at the end."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from assay.impl.stores.expert_families import ExpertFamily
+from assay.impl.stores.expert_layout import NO_DIGEST, ROLES, Layer, Manifest, pack_manifest, sign
+from assay.impl.stores.expert_rules import STAGE, ExpectedSource
+from assay.impl.stores.expert_store import ExpertStore, RecordDigests
+from assay.impl.stores.extents import SYSTEM, Extent, Filesystem
+from assay.impl.stores.publication import Draft, publish
+from assay.spec.clauses import Authority, declare
+from assay.spec.errors import AdmissionError, ContractError, Finding
+
+SUPPLY: Final = declare(
+    "expert-store.supply",
+    Authority.FORM,
+    "The source of components hands over exactly the bytes that the plan says.",
+    source="ExpertMajor v2, builder",
+    cause="a source tensor of another shape or type than planned",
+)
+
+Components = Callable[[Layer, int, int], bytes | bytearray | memoryview]
+"""(layer, role, expert) -> the bytes of that component; asked for in the order of the store."""
+
+
+def fill_expert_store(
+    draft: Draft, start: int, manifest: Manifest, components: Components
+) -> tuple[Manifest, RecordDigests]:
+    """Writes a store into a file being published, one component in memory at a time.
+
+    Args:
+        draft: the file.
+        start: absolute offset of the store in it.
+        manifest: from `plan_manifest`.
+        components: where the bytes come from.
+
+    Returns:
+        The signed manifest and the digest of each record.
+
+    Raises:
+        ContractError: expert-store.supply.
+        PublicationError: publish.write.
+    """
+    payload, tables = hashlib.sha256(), []
+    end = manifest.header.data_offset
+    for layer in manifest.layers:
+        payload.update(bytes(layer.data_offset - end))  # less than a page: the plan is canonical
+        digests = []
+        for expert in range(layer.expert_count):
+            record = hashlib.sha256()
+            for role, one in enumerate(layer.components):
+                data = components(layer, role, expert)
+                if memoryview(data).nbytes != one.expert_bytes:
+                    raise ContractError(
+                        Finding.of(
+                            SUPPLY,
+                            STAGE,
+                            f"layer {layer.layer_id} {ROLES[role]} expert {expert}",
+                            expected=f"{one.expert_bytes} bytes",
+                            got=f"{memoryview(data).nbytes} bytes",
+                        )
+                    )
+                place = start + layer.data_offset + expert * layer.record_bytes + one.record_offset
+                draft.write(place, data)
+                payload.update(data)
+                record.update(data)
+            digests.append(record.digest())
+        tables.append(b"".join(digests))
+        end = layer.data_offset + layer.data_bytes
+    signed = sign(manifest, payload.digest())
+    draft.write(start, pack_manifest(signed))
+    return signed, RecordDigests(signed.header.manifest_sha256, payload.digest(), tuple(tables))
+
+
+def fill_structural_store(draft: Draft, start: int, manifest: Manifest) -> Manifest:
+    """Writes only the manifest; the payload is a hole and its digest 32 zero bytes, which no verifier accepts."""
+    signed = sign(manifest, NO_DIGEST)
+    draft.write(start, pack_manifest(signed))
+    return signed
+
+
+def write_expert_store(
+    target: Path,
+    manifest: Manifest,
+    family: ExpertFamily,
+    components: Components | None,
+    system: Filesystem = SYSTEM,
+) -> RecordDigests | None:
+    """Publishes a store as a file of its own; the reopened file is verified whole before the commit.
+
+    Args:
+        target: where it shall be.
+        manifest: from `plan_manifest`.
+        family: the family it must be admitted as.
+        components: where the bytes come from; None writes a structural store with a hole for a payload.
+        system: the seam for injected faults.
+
+    Returns:
+        The digest of each record, or None for a structural store.
+
+    Raises:
+        ContractError: expert-store.supply.
+        PublicationError: publish.<step>.
+        AdmissionError: what the verifier finds in the reopened file.
+    """
+    written: list[tuple[Manifest, RecordDigests | None]] = []
+
+    def fill(draft: Draft) -> None:
+        if components is None:
+            written.append((fill_structural_store(draft, 0, manifest), None))
+        else:
+            written.append(fill_expert_store(draft, 0, manifest, components))
+
+    def verify(extent: Extent) -> None:
+        signed, digests = written[0]
+        check_written_store(extent, family, signed, digests)
+
+    publish(target, manifest.header.store_bytes, fill, verify, system)
+    return written[0][1]
+
+
+def check_written_store(
+    extent: Extent, family: ExpertFamily, signed: Manifest, digests: RecordDigests | None
+) -> None:
+    """Raises unless the store is the one that was written: same manifest, same records.
+
+    Args:
+        extent: the store, reopened.
+        family: the family it must be admitted as.
+        signed: the manifest that was written.
+        digests: the record digests of what was written; None for a structural store, whose payload isn't read.
+
+    Raises:
+        AdmissionError: the first disagreement.
+    """
+    header = signed.header
+    expected = ExpectedSource(
+        header.source_tensor_count, header.source_bytes, header.source_sha256, header.payload_sha256
+    )
+    store = ExpertStore.open(extent, family, expected)
+    if store.manifest != signed:
+        raise AdmissionError(
+            Finding.of(
+                "publish.verify", STAGE, "manifest", expected="the written manifest", got="another one"
+            )
+        )
+    if digests is None:
+        return
+    found = store.verify_all()
+    if found.findings:
+        raise AdmissionError(found.findings[0])
+    store.with_digests(digests)
+    if found.digests != digests:
+        raise AdmissionError(
+            Finding.of(
+                "publish.verify", STAGE, "records", expected="the written records", got="other records"
+            )
+        )

@@ -1,0 +1,176 @@
+"""Writer of GGUF v3: plan every offset first, then stream the tensors through an atomic publication.
+
+Offsets are packed: each tensor starts at the next multiple of the file's alignment, an opaque store at the next
+page of the file. The file ends on its alignment; all padding is zero.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from assay.impl.stores.blocks import GGML, Block, row_bytes
+from assay.impl.stores.extents import SYSTEM, Extent, Filesystem
+from assay.impl.stores.gguf import DEFAULT_ALIGNMENT, Entry, align_up, read_gguf
+from assay.impl.stores.gguf_rules import judge_gguf
+from assay.impl.stores.gguf_values import ValueType, encoded
+from assay.impl.stores.publication import Draft, publish
+from assay.spec.errors import AdmissionError, ContractError, Finding
+
+GGML_I8: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One tensor to write.
+
+    Attributes:
+        name: tensor name.
+        dimensions: fastest first.
+        type_id: GGML type number.
+        page: alignment of the start in the file when it is more than the file's own, such as 4096.
+    """
+
+    name: str
+    dimensions: tuple[int, ...]
+    type_id: int
+    page: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A GGUF file with every offset known.
+
+    Attributes:
+        head: the bytes from the magic to the start of the data, padding included.
+        tensors: what was asked for, in directory order.
+        starts: absolute offset of each tensor.
+        sizes: bytes of each tensor.
+        file_bytes: length of the file.
+    """
+
+    head: bytes
+    tensors: tuple[Planned, ...]
+    starts: tuple[int, ...]
+    sizes: tuple[int, ...]
+    file_bytes: int
+
+
+def plan_gguf(
+    entries: Sequence[Entry],
+    tensors: Sequence[Planned],
+    *,
+    blocks: dict[int, Block] = GGML,
+    metadata: bytes | None = None,
+) -> Plan:
+    """Returns the layout of a file with these entries and tensors.
+
+    Args:
+        entries: metadata in the order in which it is written.
+        tensors: tensors in the order of directory and data.
+        blocks: block sizes by type number.
+        metadata: the encoded entries, to copy another file's metadata verbatim; must encode `entries`.
+
+    Raises:
+        ContractError: codec.blocks.cover, for a row that isn't whole blocks.
+        ValueError: for an unknown type or an unusable general.alignment.
+    """
+    alignment = DEFAULT_ALIGNMENT
+    for entry in entries:
+        if entry.key == "general.alignment":
+            number = entry.value.python()
+            if entry.value.type is not ValueType.UINT32 or not isinstance(number, int) or number < 1:
+                raise ValueError(f"general.alignment {entry.value.shown()}")
+            alignment = number
+    body = metadata if metadata is not None else b"".join(_entry(entry) for entry in entries)
+    sizes = tuple(_bytes(tensor, blocks) for tensor in tensors)
+    directory = sum(len(_name(tensor.name)) + 16 + 8 * len(tensor.dimensions) for tensor in tensors)
+    data_start = align_up(24 + len(body) + directory, alignment)
+    starts, end = [], data_start
+    for tensor, size in zip(tensors, sizes, strict=True):
+        start = align_up(end, max(alignment, tensor.page or 1))
+        starts.append(start)
+        end = start + size
+    records = b"".join(
+        _name(tensor.name)
+        + struct.pack(
+            f"<I{len(tensor.dimensions)}QIQ",
+            len(tensor.dimensions),
+            *tensor.dimensions,
+            tensor.type_id,
+            start - data_start,
+        )
+        for tensor, start in zip(tensors, starts, strict=True)
+    )
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(entries)) + body + records
+    file_bytes = align_up(end, alignment)
+    return Plan(head.ljust(data_start, b"\0"), tuple(tensors), tuple(starts), sizes, file_bytes)
+
+
+def write_gguf(
+    target: Path,
+    plan: Plan,
+    fill: Callable[[Draft, int, int], None],
+    *,
+    verify: Callable[[Extent], None] | None = None,
+    blocks: dict[int, Block] = GGML,
+    system: Filesystem = SYSTEM,
+) -> None:
+    """Publishes the planned file.
+
+    Args:
+        target: where the file shall be.
+        plan: from `plan_gguf`.
+        fill: writes one tensor: (draft, index of the tensor, absolute offset); what it doesn't write reads as zeros.
+        verify: judges the file beyond its structure, which is always judged.
+        blocks: the block sizes of the plan.
+        system: the seam for injected faults.
+
+    Raises:
+        PublicationError: publish.<step>.
+        AssayError: what the structure or `verify` finds wrong with the reopened file.
+    """
+
+    def fill_all(draft: Draft) -> None:
+        draft.write(0, plan.head)
+        for index, start in enumerate(plan.starts):
+            fill(draft, index, start)
+
+    def verify_all(extent: Extent) -> None:
+        if extent.read(0, len(plan.head)) != plan.head:
+            raise AdmissionError(
+                Finding.of(
+                    "publish.verify", "publish", "directory", expected="the planned bytes", got="other bytes"
+                )
+            )
+        findings = judge_gguf(read_gguf(extent, blocks=blocks), extent)
+        if findings:
+            raise AdmissionError(findings[0])
+        if verify is not None:
+            verify(extent)
+
+    publish(target, plan.file_bytes, fill_all, verify_all, system)
+
+
+def _entry(entry: Entry) -> bytes:
+    return _name(entry.key) + encoded(entry.value)
+
+
+def _name(text: str) -> bytes:
+    data = text.encode("utf-8")
+    return struct.pack("<Q", len(data)) + data
+
+
+def _bytes(tensor: Planned, blocks: dict[int, Block]) -> int:
+    block = blocks.get(tensor.type_id)
+    if block is None:
+        raise ContractError(
+            Finding.of(
+                "codec.type.known", "gguf", tensor.name, expected="a type of known size", got=tensor.type_id
+            )
+        )
+    size = row_bytes(tensor.dimensions[0], block, f"{tensor.name}.dim[0]")
+    for extent in tensor.dimensions[1:]:
+        size *= extent
+    return size

@@ -1,0 +1,456 @@
+"""Reader and verifier of PLE rows v1: rows come from pages that were verified in the very bytes they are copied from.
+
+Opening streams the digest table once, for the manifest digest. A table within the budget stays in memory; of a
+larger one only a digest of each 4 KiB remains, and the part that a read needs is read again and checked against it,
+so that memory is 1/128 of the table and still no entry is trusted that wasn't covered by the manifest digest.
+"""
+
+import hashlib
+import operator
+import struct
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Final
+
+from assay.impl.stores.extents import PIECE_BYTES, Extent
+from assay.impl.stores.overlap import in_order
+from assay.impl.stores.ple_layout import (
+    DIGEST_BYTES,
+    HEADER_BYTES,
+    PAGE_HEADER_BYTES,
+    STAGE,
+    PleGeometry,
+    PleHeader,
+    check_geometry,
+    unpack_ple_header,
+)
+from assay.impl.stores.ple_rules import (
+    MANIFEST_DIGEST_CLAUSE,
+    PADDING,
+    PAGE_SIZE,
+    PAYLOAD_DIGEST,
+    ROW,
+    SIZE,
+    judge_page,
+    judge_ple_header,
+    manifest_hash,
+)
+from assay.spec.clauses import Authority, declare
+from assay.spec.errors import AdmissionError, ContractError, Finding
+
+BUFFER: Final = declare(
+    "ple-store.buffer",
+    Authority.FORM,
+    "A buffer for rows is exactly as large as the rows.",
+    source="PLE rows v1, read_row",
+    cause="a caller with another row size",
+)
+TABLE_CHANGED: Final = declare(
+    "ple-store.table-changed",
+    Authority.RULE,
+    "The digest table is still the one that the manifest digest covered at open.",
+    source="PLE rows v1; AFN-003, no check of one read and use of another",
+    cause="the file was written to after it was opened",
+)
+
+MAX_PAGE_BYTES: Final = 1 << 26
+MAX_FINDINGS: Final = 64
+"""Findings that a verification keeps; the number of bad pages is counted beyond."""
+DEFAULT_TABLE_BUDGET: Final = 1 << 26
+_SEAL_BYTES: Final = 4096
+_RUN_BYTES: Final = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class PleVerification:
+    """What `verify_all` found.
+
+    Attributes:
+        findings: up to 64 of them, the payload digest last.
+        bad_pages: pages with a finding.
+        pages_judged: pages whose header, digest and tail were judged in this run.
+        payload_sha256: digest of all pages in order.
+    """
+
+    findings: tuple[Finding, ...]
+    bad_pages: int
+    pages_judged: int
+    payload_sha256: bytes
+
+
+class PleStore:
+    """A store whose manifest holds."""
+
+    def __init__(
+        self, extent: Extent, geometry: PleGeometry, header: PleHeader, table: "_Table", cache_bytes: int
+    ) -> None:
+        self.extent = extent
+        self.geometry = geometry
+        self.header = header
+        self._digests = table
+        self._row_bytes = geometry.codec.row_bytes
+        self._rows = geometry.table.rows
+        self._rows_per_page = geometry.rows_per_page
+        self._stride = geometry.page_stride
+        self._payload = geometry.payload_offset
+        first = geometry.page_header(0)
+        self._head, self._rest = first[:16], first[36:]
+        self._place = struct.Struct("<QQI")
+        self._cache: OrderedDict[int, bytes] = OrderedDict()
+        self._cache_pages = cache_bytes // self._stride
+        self._lock = Lock()
+
+    @classmethod
+    def open(
+        cls,
+        extent: Extent,
+        geometry: PleGeometry,
+        *,
+        table_budget: int = DEFAULT_TABLE_BUDGET,
+        cache_bytes: int = 0,
+    ) -> "PleStore":
+        """Opens a store of one geometry; payload is not read.
+
+        Args:
+            extent: exactly the store.
+            geometry: what the caller expects, codec included.
+            table_budget: largest digest table, in bytes, that is kept in memory.
+            cache_bytes: bound of the cache of verified pages; 0 keeps none.
+
+        Raises:
+            ContractError: ple-store.*, when the geometry itself is unusable.
+            AdmissionError: the first of `judge_ple_store`.
+        """
+        header, table, findings = _judge(extent, geometry, table_budget)
+        if findings or header is None or table is None:
+            raise AdmissionError(findings[0])
+        return cls(extent, geometry, header, table, cache_bytes)
+
+    @property
+    def table_memory_bytes(self) -> int:
+        """Bytes that the digest table takes in memory."""
+        return self._digests.memory_bytes
+
+    def locate_row(self, row: int) -> tuple[int, int, int]:
+        """Returns page, slot and absolute file offset of the page that holds a row.
+
+        Raises:
+            ContractError: ple-store.row.
+        """
+        number = operator.index(row)
+        if not 0 <= number < self._rows:
+            raise _no_row(number, self._rows)
+        page, slot = divmod(number, self._rows_per_page)
+        return page, slot, self.extent.start + self._payload + page * self._stride
+
+    def read_rows(self, rows: Sequence[int], into: bytearray | memoryview | None = None) -> bytes:
+        """Returns encoded rows in the order asked for; duplicates and neighbours cost one page read.
+
+        Args:
+            rows: row numbers.
+            into: filled as well, whole or not at all; exactly `len(rows) * row_bytes` bytes.
+
+        Raises:
+            ContractError: ple-store.row or ple-store.buffer.
+            AdmissionError: ple-store.page.*, ple-store.table-changed or store.file.*; `into` is then untouched.
+        """
+        count, per_page, size = self._rows, self._rows_per_page, self._row_bytes
+        places = []
+        for row in rows:
+            number = operator.index(row)
+            if not 0 <= number < count:
+                raise _no_row(number, count)
+            page, slot = divmod(number, per_page)
+            places.append((page, PAGE_HEADER_BYTES + slot * size))
+        pages = self._pages({page for page, _ in places})
+        data = b"".join([pages[page][start : start + size] for page, start in places])
+        if into is not None:
+            view = memoryview(into).cast("B")
+            if len(view) != len(data):
+                raise ContractError(
+                    Finding.of(BUFFER, STAGE, "into", expected=f"{len(data)} bytes", got=f"{len(view)} bytes")
+                )
+            view[:] = data
+        return data
+
+    def verify_page(self, page: int) -> None:
+        """Raises unless one page is right.
+
+        Raises:
+            ContractError: ple-store.row, for a page outside the store.
+            AdmissionError: ple-store.page.* or store.file.*.
+        """
+        if not 0 <= page < self.geometry.page_count:
+            raise _no_row(page, self.geometry.page_count, "page")
+        self._check_page_size()
+        data = self.extent.read(self._payload + page * self._stride, self._stride)
+        findings = judge_page(data, page, self.geometry, self._digests.entry(page))
+        if findings:
+            raise AdmissionError(findings[0])
+
+    def verify_pages(self, first: int, stop: int, threads: int = 2) -> list[Finding]:
+        """Returns what is wrong with pages first..stop-1; threads scale, since no digest spans pages."""
+        self._check_page_size()
+        findings: list[Finding] = []
+        for _, found, _ in in_order(self._judge_run, self._runs(range(first, stop)), threads):
+            findings += found[: MAX_FINDINGS - len(findings)]
+        return findings
+
+    def verify_all(
+        self,
+        threads: int = 2,
+        progress: Callable[[int, int], None] | None = None,
+        *,
+        judged_before: int = 0,
+        checkpoint: Callable[[int], None] | None = None,
+    ) -> PleVerification:
+        """Reads every page once: header, digest and tail of each, then the digest of all.
+
+        The payload digest is one chain over all pages and starts anew each time; page digests can resume.
+
+        Args:
+            threads: threads that read ahead and judge pages.
+            progress: called with bytes done and bytes in all.
+            judged_before: leading pages that an earlier run judged without a finding.
+            checkpoint: called with the number of leading pages judged without a finding, about every 64 MiB.
+        """
+        self._check_page_size()
+        payload = hashlib.sha256()
+        findings: list[Finding] = []
+        bad = done = judged = since = 0
+        total, count = self.geometry.payload_bytes, self.geometry.page_count
+
+        def work(run: tuple[int, int]) -> tuple[bytes, list[Finding], int]:
+            return self._judge_run(run, skip_below=judged_before)
+
+        for data, found, found_bad in in_order(work, self._runs(range(count)), threads):
+            payload.update(data)
+            findings += found[: MAX_FINDINGS - len(findings)]
+            bad += found_bad
+            done += len(data)
+            since += len(data)
+            judged = done // self._stride
+            if progress is not None:
+                progress(done, total)
+            if checkpoint is not None and not bad and judged > judged_before and since >= 1 << 26:
+                checkpoint(judged)
+                since = 0
+        self.extent.file.check_unchanged()
+        digest, wanted = payload.digest(), self.header.payload_sha256
+        if digest != wanted:
+            findings.append(
+                Finding.of(PAYLOAD_DIGEST, STAGE, "payload_sha256", expected=wanted.hex(), got=digest.hex())
+            )
+        return PleVerification(tuple(findings), bad, max(0, count - judged_before), digest)
+
+    def _pages(self, wanted: set[int]) -> dict[int, bytes]:
+        """Returns the wanted pages, each verified in the bytes that are returned."""
+        found: dict[int, bytes] = {}
+        if self._cache_pages:
+            with self._lock:
+                for page in wanted:
+                    held = self._cache.get(page)
+                    if held is not None:
+                        self._cache.move_to_end(page)
+                        found[page] = held
+            if len(found) == len(wanted):
+                return found
+        missing = sorted(wanted - found.keys())
+        self._check_page_size()
+        runs = list(self._runs(missing))
+        stride, payload, digests = self._stride, self._payload, self._digests
+        if len(runs) > 1:
+            places = digests.places(missing)
+            places += [(payload + first * stride, length * stride) for first, length in runs]
+            self.extent.will_need(places)
+        sha256, read = hashlib.sha256, self.extent.read
+        for first, length in runs:
+            data = read(payload + first * stride, length * stride)
+            for page in range(first, first + length):
+                start = (page - first) * stride
+                one = data if length == 1 else data[start : start + stride]
+                digest = digests.entry(page)
+                if not self._has_header(one, page) or sha256(one).digest() != digest:
+                    raise AdmissionError(judge_page(one, page, self.geometry, digest)[0])
+                found[page] = one
+        if self._cache_pages:
+            with self._lock:
+                for page in missing:
+                    self._cache[page] = found[page]
+                while len(self._cache) > self._cache_pages:
+                    self._cache.popitem(last=False)
+        return found
+
+    def _has_header(self, data: bytes, page: int) -> bool:
+        first = page * self._rows_per_page
+        valid = min(self._rows_per_page, self._rows - first)
+        return data[:PAGE_HEADER_BYTES] == self._head + self._place.pack(page, first, valid) + self._rest
+
+    def _runs(self, pages: Iterable[int]) -> Iterator[tuple[int, int]]:
+        """Yields (first page, number of pages) of neighbours that are read in one piece of up to 256 KiB."""
+        longest = max(1, _RUN_BYTES // self._stride)
+        first = count = 0
+        for page in pages:
+            if count and page == first + count and count < longest:
+                count += 1
+                continue
+            if count:
+                yield first, count
+            first, count = page, 1
+        if count:
+            yield first, count
+
+    def _judge_run(self, run: tuple[int, int], skip_below: int = 0) -> tuple[bytes, list[Finding], int]:
+        first, count = run
+        data = self.extent.read(self._payload + first * self._stride, count * self._stride)
+        findings: list[Finding] = []
+        bad = 0
+        for page in range(max(first, skip_below), first + count):
+            start = (page - first) * self._stride
+            found = judge_page(
+                data[start : start + self._stride], page, self.geometry, self._digests.entry(page)
+            )
+            bad += bool(found)
+            findings += found
+        return data, findings, bad
+
+    def _check_page_size(self) -> None:
+        if self._stride > MAX_PAGE_BYTES:
+            raise AdmissionError(
+                Finding.of(
+                    PAGE_SIZE, STAGE, self.extent.name, expected=f"at most {MAX_PAGE_BYTES}", got=self._stride
+                )
+            )
+
+
+def judge_ple_store(extent: Extent, geometry: PleGeometry) -> tuple[PleHeader | None, list[Finding]]:
+    """Reads the manifest and returns the header with everything that is wrong; memory doesn't grow with the table.
+
+    Raises:
+        ContractError: ple-store.*, when the geometry itself is unusable.
+        AdmissionError: store.file.*, when the file can't be read.
+    """
+    header, _, findings = _judge(extent, geometry, 0)
+    return header, findings
+
+
+def _judge(
+    extent: Extent, geometry: PleGeometry, table_budget: int
+) -> tuple[PleHeader | None, "_Table | None", list[Finding]]:
+    check_geometry(geometry)
+    if extent.size < HEADER_BYTES:
+        finding = Finding.of(
+            SIZE, STAGE, extent.name, expected=f"at least {HEADER_BYTES} bytes", got=extent.size
+        )
+        return None, None, [finding]
+    head = extent.read(0, HEADER_BYTES)
+    header = unpack_ple_header(head)
+    findings = judge_ple_header(header, geometry, extent)
+    if geometry.payload_offset > extent.size:
+        return header, None, findings
+    digest = manifest_hash(head)
+    table: _Table
+    if geometry.table_bytes <= table_budget:
+        data = extent.read(HEADER_BYTES, geometry.table_bytes)
+        digest.update(data)
+        table = _Resident(data)
+    else:
+        table = _Sealed.streamed(extent, geometry.table_bytes, digest.update)
+    start = HEADER_BYTES + geometry.table_bytes
+    for piece in extent.pieces(start, geometry.payload_offset - start):
+        digest.update(piece)
+        used = piece.lstrip(b"\0")
+        if used:
+            findings.append(Finding.of(PADDING, STAGE, "padding", expected="zeros", got=f"{used[0]:#04x}"))
+            break
+    else:
+        if digest.digest() != header.manifest_sha256:
+            findings.append(
+                Finding.of(
+                    MANIFEST_DIGEST_CLAUSE,
+                    STAGE,
+                    "manifest_sha256",
+                    expected=digest.hexdigest(),
+                    got=header.manifest_sha256.hex(),
+                )
+            )
+    return header, table, findings
+
+
+class _Table:
+    """Where page digests come from."""
+
+    memory_bytes = 0
+
+    def entry(self, page: int) -> bytes:
+        """Returns the digest of one page, as covered by the manifest digest."""
+        raise AssertionError(page)  # pragma: no cover - both kinds override it
+
+    def places(self, pages: Sequence[int]) -> list[tuple[int, int]]:
+        """Returns the (offset, size) ranges that `entry` will read for these pages."""
+        del pages
+        return []
+
+
+class _Resident(_Table):
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.memory_bytes = len(data)
+
+    def entry(self, page: int) -> bytes:
+        return self._data[DIGEST_BYTES * page : DIGEST_BYTES * page + DIGEST_BYTES]
+
+
+class _Sealed(_Table):
+    """A table that stays on disk, behind a digest of each 4 KiB of it."""
+
+    def __init__(self, extent: Extent, table_bytes: int, seals: bytes) -> None:
+        self._extent = extent
+        self._table_bytes = table_bytes
+        self._seals = seals
+        self.memory_bytes = len(seals)
+
+    @classmethod
+    def streamed(cls, extent: Extent, table_bytes: int, feed: Callable[[bytes], None]) -> "_Sealed":
+        seals = bytearray()
+
+        def work(offset: int) -> tuple[bytes, bytes]:
+            data = extent.read(HEADER_BYTES + offset, min(PIECE_BYTES, table_bytes - offset))
+            view = memoryview(data)
+            return data, b"".join(
+                hashlib.sha256(view[start : start + _SEAL_BYTES]).digest()
+                for start in range(0, len(data), _SEAL_BYTES)
+            )
+
+        for data, seal in in_order(work, range(0, table_bytes, PIECE_BYTES), 2):
+            feed(data)
+            seals += seal
+        return cls(extent, table_bytes, bytes(seals))
+
+    def entry(self, page: int) -> bytes:
+        part, offset = divmod(DIGEST_BYTES * page, _SEAL_BYTES)
+        ((start, size),) = self.places([page])
+        data = self._extent.read(start, size)
+        seal = self._seals[DIGEST_BYTES * part : DIGEST_BYTES * part + DIGEST_BYTES]
+        found = hashlib.sha256(data).digest()
+        if found != seal:
+            raise AdmissionError(
+                Finding.of(TABLE_CHANGED, STAGE, f"pages[{page}]", expected=seal.hex(), got=found.hex())
+            )
+        return data[offset : offset + DIGEST_BYTES]
+
+    def places(self, pages: Sequence[int]) -> list[tuple[int, int]]:
+        parts = sorted({DIGEST_BYTES * page // _SEAL_BYTES for page in pages})
+        return [
+            (
+                HEADER_BYTES + part * _SEAL_BYTES,
+                min(_SEAL_BYTES, self._table_bytes - part * _SEAL_BYTES),
+            )
+            for part in parts
+        ]
+
+
+def _no_row(got: int, count: int, what: str = "row") -> ContractError:
+    return ContractError(Finding.of(ROW, STAGE, what, expected=f"0..{count - 1}", got=got))

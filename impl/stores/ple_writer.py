@@ -1,0 +1,183 @@
+"""Writer of PLE rows v1: streams pages, hashes on the way, signs at the end; memory is one run of pages."""
+
+import hashlib
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from assay.impl.stores.extents import SYSTEM, Extent, Filesystem
+from assay.impl.stores.ple_layout import (
+    DIGEST_BYTES,
+    HEADER_BYTES,
+    NO_DIGEST,
+    STAGE,
+    PleGeometry,
+    PleHeader,
+    check_geometry,
+    expected_header,
+    pack_ple_header,
+)
+from assay.impl.stores.ple_rules import manifest_hash
+from assay.impl.stores.ple_store import PleStore
+from assay.impl.stores.publication import Draft, publish
+from assay.spec.clauses import Authority, declare
+from assay.spec.errors import AdmissionError, ContractError, Finding
+
+SUPPLY: Final = declare(
+    "ple-store.supply",
+    Authority.FORM,
+    "The source of rows hands over exactly the rows asked for.",
+    source="PLE rows v1, writer",
+    cause="a source table of another width or type than planned",
+)
+
+EncodeRows = Callable[[int, int], bytes | bytearray | memoryview]
+"""(first row, number of rows) -> their encoded bytes; asked for in ascending order, one page at a time."""
+
+_DIGEST_RUN: Final = 1 << 11
+
+
+def fill_ple_store(
+    draft: Draft,
+    start: int,
+    geometry: PleGeometry,
+    encode: EncodeRows | None,
+    only_pages: Collection[int] | None = None,
+) -> PleHeader:
+    """Writes a store into a file being published.
+
+    Args:
+        draft: the file.
+        start: absolute offset of the store in it, a multiple of the page alignment.
+        geometry: rows, codec and pages.
+        encode: where rows come from; None writes a structural store with holes for pages and zero digests.
+        only_pages: pages to write, the others stay holes: a stand-in at true size. It opens and its written pages
+            can be read, but its payload digest is zero, so that no verifier accepts it.
+
+    Returns:
+        The header that was written.
+
+    Raises:
+        ContractError: ple-store.*, for an unusable geometry or a row source that hands over too little or too much.
+        PublicationError: publish.write.
+    """
+    check_geometry(geometry)
+    payload = hashlib.sha256()
+    stride = geometry.page_stride
+    if encode is not None:
+        chosen = range(geometry.page_count) if only_pages is None else sorted(only_pages)
+        digests, first = bytearray(), 0
+        for page in chosen:
+            data = _page(geometry, page, encode)
+            draft.write(start + geometry.payload_offset + page * stride, data)
+            payload.update(data)
+            if digests and page != first + len(digests) // DIGEST_BYTES:
+                draft.write(start + HEADER_BYTES + DIGEST_BYTES * first, digests)
+                digests.clear()
+            if not digests:
+                first = page
+            digests += hashlib.sha256(data).digest()
+            if len(digests) == DIGEST_BYTES * _DIGEST_RUN:
+                draft.write(start + HEADER_BYTES + DIGEST_BYTES * first, digests)
+                digests.clear()
+        if digests:
+            draft.write(start + HEADER_BYTES + DIGEST_BYTES * first, digests)
+    is_whole = encode is not None and only_pages is None
+    header = replace(expected_header(geometry), payload_sha256=payload.digest() if is_whole else NO_DIGEST)
+    manifest = manifest_hash(pack_ple_header(header))
+    for piece in draft.pieces(start + HEADER_BYTES, geometry.payload_offset - HEADER_BYTES):
+        manifest.update(piece)
+    header = replace(header, manifest_sha256=manifest.digest())
+    draft.write(start, pack_ple_header(header))
+    return header
+
+
+def write_ple_store(
+    target: Path,
+    geometry: PleGeometry,
+    encode: EncodeRows | None,
+    *,
+    only_pages: Collection[int] | None = None,
+    system: Filesystem = SYSTEM,
+) -> PleHeader:
+    """Publishes a store as a file of its own; the reopened file is verified whole before the commit.
+
+    Args:
+        target: where it shall be.
+        geometry: rows, codec and pages.
+        encode: where rows come from; None writes a structural store.
+        only_pages: as in `fill_ple_store`.
+        system: the seam for injected faults.
+
+    Returns:
+        The header that was written.
+
+    Raises:
+        ContractError: ple-store.*, before anything is created.
+        PublicationError: publish.<step>.
+        AdmissionError: what the verifier finds in the reopened file.
+    """
+    check_geometry(geometry)
+    written: list[PleHeader] = []
+
+    def fill(draft: Draft) -> None:
+        written.append(fill_ple_store(draft, 0, geometry, encode, only_pages))
+
+    def verify(extent: Extent) -> None:
+        check_written_ple(
+            extent, geometry, written[0], () if encode is None else only_pages, is_structural=encode is None
+        )
+
+    publish(target, geometry.store_bytes, fill, verify, system)
+    return written[0]
+
+
+def check_written_ple(
+    extent: Extent,
+    geometry: PleGeometry,
+    header: PleHeader,
+    only_pages: Collection[int] | None = None,
+    *,
+    is_structural: bool = False,
+) -> None:
+    """Raises unless the store is the one that was written.
+
+    A whole store is verified whole, then its first two and last pages once more as a reader would; a stand-in only
+    in the pages that were written.
+
+    Raises:
+        AdmissionError: the first disagreement.
+    """
+    store = PleStore.open(extent, geometry, table_budget=0)
+    if store.header != header:
+        raise AdmissionError(
+            Finding.of("publish.verify", STAGE, "header", expected="the written header", got="another one")
+        )
+    if is_structural:
+        return
+    if only_pages is None:
+        found = store.verify_all()
+        if found.findings:
+            raise AdmissionError(found.findings[0])
+        only_pages = {0, min(1, geometry.page_count - 1), geometry.page_count - 1}
+    for page in sorted(only_pages):
+        store.verify_page(page)
+
+
+def _page(geometry: PleGeometry, page: int, encode: EncodeRows) -> bytes:
+    first, count = page * geometry.rows_per_page, geometry.valid_rows(page)
+    rows = encode(first, count)
+    wanted = count * geometry.codec.row_bytes
+    if memoryview(rows).nbytes != wanted:
+        raise ContractError(
+            Finding.of(
+                SUPPLY,
+                STAGE,
+                f"rows {first}..{first + count - 1}",
+                expected=f"{wanted} bytes",
+                got=f"{memoryview(rows).nbytes} bytes",
+            )
+        )
+    data = geometry.page_header(page) + bytes(rows)
+    return data.ljust(geometry.page_stride, b"\0")

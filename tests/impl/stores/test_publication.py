@@ -1,0 +1,230 @@
+"""Atomic publication under every fault and every kill: the old file whole, or the new one whole, nothing else."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay.impl.stores.expert_repack import repack
+from assay.impl.stores.expert_writer import write_expert_store
+from assay.impl.stores.extents import Extent, Filesystem
+from assay.impl.stores.publication import Draft, PublicationError, publish, sweep
+from assay.mutations.store_faults import MUTATING, Fault, FaultySystem, PublicationContract, StoreObserver
+from assay.mutations.store_samples import (
+    SMALL_FAMILY,
+    golden_ple,
+    native_gguf,
+    small_component,
+    small_manifest,
+)
+
+KINDS = {
+    "open": ("error:EACCES", "error:ENOSPC", "interrupt"),
+    "truncate": ("error:ENOSPC", "interrupt"),
+    "pwrite": ("error:ENOSPC", "error:EIO", "short", "zero", "interrupt", "lie"),
+    "pread": ("error:EIO", "short", "zero", "interrupt", "lie"),
+    "sync": ("error:EIO", "error:ENOSPC", "interrupt", "lie"),
+    "sync_directory": ("error:EIO", "interrupt", "lie"),
+    "rename": ("error:EACCES", "error:EISDIR", "interrupt"),
+}
+HARMLESS = {"short", "interrupt"}
+OLD = b"the old store\n" * 9
+
+
+class PleContract(PublicationContract):
+    name = "rows.ple"
+
+    def build(self, target: Path, system: Filesystem) -> None:
+        golden_ple(target, system)
+
+
+class ExpertContract(PublicationContract):
+    name = "experts.store"
+
+    def build(self, target: Path, system: Filesystem) -> None:
+        write_expert_store(target, small_manifest(), SMALL_FAMILY, small_component, system)
+
+
+class RepackContract(PublicationContract):
+    name = "native.gguf"
+
+    def __init__(self, source: Path) -> None:
+        self.source = source
+
+    def build(self, target: Path, system: Filesystem) -> None:
+        repack(self.source, target, replace=True, system=system)
+
+
+@pytest.fixture(params=["ple", "expert", "repack"])
+def contract(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> PublicationContract:
+    if request.param == "ple":
+        return PleContract()
+    if request.param == "expert":
+        return ExpertContract()
+    return RepackContract(native_gguf(tmp_path_factory.mktemp("source"), "qwen35moe")[0])
+
+
+@pytest.mark.parametrize(("call", "kind"), [(call, kind) for call, kinds in KINDS.items() for kind in kinds])
+def test_a_fault_anywhere_leaves_the_old_file_or_the_new_one(
+    contract: PublicationContract, call: str, kind: str, tmp_path: Path
+) -> None:
+    right, system = contract.clean(tmp_path)
+    assert system.count(call) > 0, "the contract never makes this call, so that the fault tests nothing"
+    count = system.count(call)
+    errors = 0
+    for nth in sorted({0, 1, count // 2, count - 2, count - 1} & set(range(count))):
+        error = contract.judge_fault(tmp_path, Fault(call, nth, kind), right, OLD)
+        if (call, kind) == ("pread", "lie"):
+            errors += error is not None  # the changed byte may be one that nobody needs
+        elif kind in HARMLESS or (kind == "lie" and call.startswith("sync")):
+            assert error is None, f"{kind} at {call} {nth} is survivable, but: {error}"
+        else:
+            assert error is not None, f"{kind} at {call} {nth} was reported as success"
+    assert errors > 0 or (call, kind) != ("pread", "lie")
+
+
+@pytest.mark.parametrize("call", ["pwrite", "pread"])
+def test_transfers_that_are_always_short_still_give_the_exact_file(
+    contract: PublicationContract, call: str, tmp_path: Path
+) -> None:
+    right, _ = contract.clean(tmp_path)
+    assert contract.judge_fault(tmp_path, Fault(call, -1, "short"), right, OLD) is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (Fault("open", 0, "error:EACCES"), "publish.create"),
+        (Fault("truncate", 0, "error:ENOSPC"), "publish.create"),
+        (Fault("pwrite", 3, "error:ENOSPC"), "publish.write"),
+        (Fault("pwrite", 3, "zero"), "publish.write"),
+        (Fault("sync", 0, "error:EIO"), "publish.sync"),
+        (Fault("open", 1, "error:EACCES"), "publish.verify"),
+        (Fault("sync_directory", 0, "error:EIO"), "publish.directory"),
+        (Fault("rename", 0, "error:EISDIR"), "publish.rename"),
+        (Fault("sync_directory", 1, "error:EIO"), "publish.after-commit"),
+        (Fault("pwrite", 0, "lie"), "ple-store.page.header"),
+    ],
+)
+def test_each_step_fails_at_its_own_clause(fault: Fault, code: str, tmp_path: Path) -> None:
+    contract = PleContract()
+    right, _ = contract.clean(tmp_path)
+    error = contract.judge_fault(tmp_path, fault, right, OLD)
+    assert error is not None
+    assert error.finding.code == code
+
+
+def test_an_error_after_the_commit_is_reported_and_not_rolled_back(tmp_path: Path) -> None:
+    contract = PleContract()
+    right, _ = contract.clean(tmp_path)
+    error = contract.judge_fault(tmp_path, Fault("sync_directory", 1, "error:EIO"), right, OLD)
+    assert type(error).__name__ == "DurabilityError"
+    assert StoreObserver(tmp_path).data(contract.name) == right
+
+
+def test_a_directory_in_the_place_of_the_target_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "rows.ple").mkdir()
+    with pytest.raises(PublicationError) as caught:
+        golden_ple(tmp_path / "rows.ple")
+    assert (caught.value.finding.code, caught.value.finding.where) == ("publish.rename", "rows.ple")
+    assert StoreObserver(tmp_path).names() == {"rows.ple"}
+
+
+def test_a_writer_that_raises_leaves_nothing(tmp_path: Path) -> None:
+    def fill(draft: Draft) -> None:
+        draft.write(0, b"half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        publish(tmp_path / "x", 100, fill, lambda _: None)
+    assert StoreObserver(tmp_path).names() == set()
+
+
+@pytest.mark.parametrize("offset", [-1, 97, 2**64])
+def test_a_write_outside_the_file_is_refused(tmp_path: Path, offset: int) -> None:
+    with pytest.raises(PublicationError) as caught:
+        publish(tmp_path / "x", 100, lambda draft: draft.write(offset, b"four"), lambda _: None)
+    assert caught.value.finding.code == "publish.write"
+    assert StoreObserver(tmp_path).names() == set()
+
+
+def test_a_temporary_file_that_another_took_is_not_removed(tmp_path: Path) -> None:
+    taken: list[Path] = []
+
+    def fill(draft: Draft) -> None:
+        draft.path.unlink()
+        draft.path.write_bytes(b"another's")
+        taken.append(draft.path)
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        publish(tmp_path / "x", 10, fill, lambda _: None)
+    assert taken[0].read_bytes() == b"another's"
+
+
+def test_a_temporary_file_that_was_exchanged_is_not_published(tmp_path: Path) -> None:
+    def fill(draft: Draft) -> None:
+        draft.path.unlink()
+        draft.path.write_bytes(bytes(10))
+
+    with pytest.raises(PublicationError) as caught:
+        publish(tmp_path / "x", 10, fill, lambda _: None)
+    assert caught.value.finding.code == "publish.verify"
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_sweep_leaves_the_temporary_file_of_a_living_writer(tmp_path: Path) -> None:
+    def verify(extent: Extent) -> None:
+        assert sweep(tmp_path / "x") == []
+
+    publish(tmp_path / "x", 10, lambda _: None, verify)
+    assert (tmp_path / "x").read_bytes() == bytes(10)
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from assay.mutations.store_faults import Fault, FaultySystem
+from assay.mutations.store_samples import SMALL_FAMILY, golden_ple, small_component, small_manifest
+from assay.impl.stores.expert_writer import write_expert_store
+kind, target, call, nth, fault = sys.argv[1:]
+system = FaultySystem(Fault(call, int(nth), fault))
+if kind == "ple":
+    golden_ple(Path(target), system)
+else:
+    write_expert_store(Path(target), small_manifest(), SMALL_FAMILY, small_component, system)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ple", "expert"])
+def test_a_kill_at_any_step_leaves_the_old_file_or_the_new_one(kind: str, tmp_path: Path) -> None:
+    """SIGKILL before and after each call that changes the disk; what it leaves, the next publication removes."""
+    contract: PublicationContract = PleContract() if kind == "ple" else ExpertContract()
+    (tmp_path / contract.name).write_bytes(OLD)
+    system = FaultySystem()
+    contract.build(tmp_path / contract.name, system)
+    right = StoreObserver(tmp_path).data(contract.name)
+    steps = []
+    for call in MUTATING:
+        count = system.count(call)
+        steps += [(call, nth) for nth in sorted({0, count // 2, count - 1} & set(range(count)))]
+    assert len(steps) >= 8
+    for call, nth in steps:
+        for fault in ("kill-before", "kill-after"):
+            (tmp_path / contract.name).write_bytes(OLD)
+            done = subprocess.run(
+                [sys.executable, "-c", KILLED, kind, str(tmp_path / contract.name), call, str(nth), fault],
+                check=False,
+                capture_output=True,
+                env={**os.environ},
+            )
+            assert done.returncode == -9, (call, nth, fault, done.stderr)
+            seen = StoreObserver(tmp_path).data(contract.name)
+            is_committed = (call, fault) == ("rename", "kill-after") or (call, nth) == ("sync_directory", 1)
+            assert seen == (right if is_committed else OLD), (call, nth, fault)
+            contract.build(tmp_path / contract.name, FaultySystem())
+            assert StoreObserver(tmp_path).names() == {contract.name}, (call, nth, fault)
+            assert StoreObserver(tmp_path).data(contract.name) == right
