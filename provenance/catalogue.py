@@ -53,6 +53,20 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.provenance.runs",
     "assay.spec.records",
     "assay.mutations.clauses",
+    "assay.impl.stores.blocks",
+    "assay.impl.stores.expert_repack",
+    "assay.impl.stores.expert_rules",
+    "assay.impl.stores.expert_store",
+    "assay.impl.stores.expert_writer",
+    "assay.impl.stores.extents",
+    "assay.impl.stores.gguf",
+    "assay.impl.stores.gguf_rules",
+    "assay.impl.stores.ple_layout",
+    "assay.impl.stores.ple_rules",
+    "assay.impl.stores.ple_store",
+    "assay.impl.stores.ple_writer",
+    "assay.impl.stores.private_families",
+    "assay.impl.stores.publication",
 )
 """Every module that declares clauses; a test finds those that are missing here."""
 
