@@ -7,7 +7,8 @@ refused, why the bound exists, what must replace the oracle beyond it and which 
 from dataclasses import dataclass
 from typing import Final
 
-from assay.oracles.ple import LARGEST_PRODUCT
+from assay.oracles.model import LARGEST_MODEL_VALUES
+from assay.oracles.ple import LARGEST_BASE, LARGEST_HEADS, LARGEST_PRODUCT
 from assay.oracles.qsa import DENSE_CEILING
 
 
@@ -55,30 +56,21 @@ BOUNDS: Final[tuple[Bound, ...]] = (
     ),
     Bound(
         "ple.primes",
-        "base at most 2^40, at most 4,096 primes",
-        "base 2^40 + 1",
+        f"base at most {LARGEST_BASE}, at most {LARGEST_HEADS} primes",
+        f"base {LARGEST_BASE + 1}",
         "oracle.argument.domain",
         "sqrt(base) divisions for each candidate",
         "a sieve, compared with this list",
         "parity.oracle-upstream",
     ),
     Bound(
-        "gdn.sequence",
-        "any length; token by token",
-        "none",
-        "oracle.argument.shape",
-        "time tokens x value heads x key x value; memory one state",
-        "a chunked scan, compared in its final state and not only in its outputs",
-        "parity.oracle-upstream",
-    ),
-    Bound(
-        "model",
-        "one sequence, token by token, any geometry whose weights fit in memory",
-        "a batch axis",
-        "oracle.argument.shape",
-        "every token reads every weight that it uses once more; attention keys are copied when they grow",
-        "the implementation in impl/model",
+        "model.run",
+        f"one sequence; at most {LARGEST_MODEL_VALUES} values in the tensors",
+        "a geometry with more values",
+        "oracle.argument.domain",
+        "every token reads every weight that it uses; attention keys are copied when they grow",
+        "oracles.model.Model over stored tensors, or the implementation in impl/model",
         "parity.oracle-upstream",
     ),
 )
-"""Every bounded oracle; a test asks each `first_rejected` and the input just below it."""
+"""Every bounded oracle; a test asks each first rejected input and the last accepted one."""

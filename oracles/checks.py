@@ -10,52 +10,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from assay.spec.clauses import Authority, declare
+from assay.oracles.clauses import DOMAIN, FINITE, RESULT, SHAPE, TYPE
 from assay.spec.errors import ContractError, Finding
 
 Array = NDArray[Any]
 """An array of the working type, or of integers where the docstring says so."""
 
 STAGE: Final = "oracle"
-
-SHAPE: Final = declare(
-    "oracle.argument.shape",
-    Authority.FORM,
-    "An array argument has the rank and the extents that the operation states.",
-    source="the operation's own docstring; `assay oracle --list`",
-    cause="an axis is missing, transposed, or a batch axis was left in",
-    fix="compare with `assay oracle OP --example`; arrays are plain, without a batch axis",
-)
-TYPE: Final = declare(
-    "oracle.argument.type",
-    Authority.FORM,
-    "An argument has the type that the operation states: numbers, integers, text or a flag.",
-    source="the operation's own docstring; `assay oracle --list`",
-    cause="text or null where a number is expected, rows of unequal length, or a fraction where an integer is",
-    fix="integers may be given as numbers or as decimal strings",
-)
-FINITE: Final = declare(
-    "oracle.argument.finite",
-    Authority.RULE,
-    "Real arguments are finite; where a policy gives infinities a meaning, the operation says so.",
-    source="AFN-010: non-finite values stop a transaction",
-    cause="an uninitialised buffer or an overflow upstream of this operation",
-)
-DOMAIN: Final = declare(
-    "oracle.argument.domain",
-    Authority.RULE,
-    "An argument lies in the range in which the operation is authoritative.",
-    source="AFN-011: a reference states its domain",
-    cause="a size of zero, an index out of range, or an unknown convention or policy",
-)
-RESULT: Final = declare(
-    "oracle.result.finite",
-    Authority.RULE,
-    "Every number that an oracle gives is finite.",
-    source="AFN-010: after every stage all owners are finite",
-    cause="finite arguments whose result overflows the working type",
-    fix="ask again with float64 to see how large the result is",
-)
 
 
 def refuse(code: str, where: str, *, expected: Any, got: Any, hint: str = "") -> ContractError:

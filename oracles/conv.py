@@ -4,13 +4,16 @@ The state holds every past value that a later output can still read: dilation * 
 channel, oldest first. To keep only kernel - 1 is the fault of AFN-012.
 """
 
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from assay.oracles.arithmetic import narrow, silu
-from assay.oracles.checks import DOMAIN, Array, integer, real, refuse, working
+from assay.oracles.checks import Array, integer, real, refuse, working
+from assay.oracles.clauses import DOMAIN
+
+LARGEST_DILATION: Final = 1024
 
 
 class Convolved(NamedTuple):
@@ -50,7 +53,7 @@ def causal(
     kernel = taps.shape[1]
     if kernel == 0:
         raise refuse(DOMAIN, "weight", expected="at least one tap", got="none")
-    span = integer("dilation", dilation, 1) * (kernel - 1)
+    span = integer("dilation", dilation, 1, LARGEST_DILATION) * (kernel - 1)
     past = np.zeros((values.shape[1], span), kind) if state is None else state
     past = real("state", past, kind, (values.shape[1], span))
     if activation not in ("none", "silu"):

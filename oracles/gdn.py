@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from assay.oracles.arithmetic import l2_normalise, narrow, sigmoid, softplus
-from assay.oracles.checks import DOMAIN, Array, real, refuse, working
+from assay.oracles.checks import Array, real, refuse, working
+from assay.oracles.clauses import DOMAIN
 
 
 class Stepped(NamedTuple):

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.oracles import ple
-from assay.oracles.checks import DOMAIN, integer, positive, refuse
+from assay.oracles.checks import integer, positive, refuse
+from assay.oracles.clauses import DOMAIN
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,6 @@ from numpy.typing import DTypeLike
 
 from assay.oracles.arithmetic import softmax
 from assay.oracles.checks import (
-    DOMAIN,
-    FINITE,
-    SHAPE,
     Array,
     first_non_finite,
     integer,
@@ -25,18 +22,13 @@ from assay.oracles.checks import (
     refuse,
     working,
 )
-from assay.spec.clauses import Authority, declare
+from assay.oracles.clauses import DOMAIN, FINITE, NOTHING, SHAPE
 
 Policy = Literal["greedy", "temperature", "top-k", "top-p", "min-p"]
 POLICIES: Final = ("greedy", "temperature", "top-k", "top-p", "min-p")
 
-NOTHING: Final = declare(
-    "oracle.logits.nothing-sampleable",
-    Authority.RULE,
-    "At least one valid, unmasked id has a logit above -inf: an empty set of candidates is an error, not id 0.",
-    source="AFN-005",
-    cause="a grammar mask without a way on, or logits that are all -inf",
-)
+
+LARGEST_ROWS: Final = 2**24
 
 
 class Choice(NamedTuple):
@@ -149,7 +141,7 @@ def mask(physical_rows: int, valid_ids: int) -> list[int]:
 
     Source: bug report A2.
     """
-    valid = integer("valid_ids", valid_ids, 1, integer("physical_rows", physical_rows, 1, 2**31))
+    valid = integer("valid_ids", valid_ids, 1, integer("physical_rows", physical_rows, 1, LARGEST_ROWS))
     words = [2**32 - 1] * (valid // 32)
     return [*words, 2 ** (valid % 32) - 1] if valid % 32 else words
 

@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from assay.oracles import conv, gdn, moe, norms, ple, qsa, residual, rope, weights
 from assay.oracles.arithmetic import linear, sigmoid
-from assay.oracles.checks import DOMAIN, SHAPE, Array, integer, integers, refuse, result, working
+from assay.oracles.checks import Array, integer, integers, refuse, result, working
+from assay.oracles.clauses import DOMAIN, SHAPE
 from assay.oracles.geometry import Geometry
 from assay.oracles.state import State, fresh
 
@@ -71,6 +72,9 @@ TAPS: Final[Mapping[str, str]] = {
 """Every array that a tap receives. A name with a dot is a part of the stage before the dot."""
 
 PREFIX: Final = "model.language_model."
+
+LARGEST_MODEL_VALUES: Final = 2**26
+"""Values of a whole model that is made by rule on the command line."""
 
 Tap = Callable[[str, int | None, int, Array], None]
 """Called with stage, layer (None outside the layers), index of the token in the sequence, array."""
@@ -145,7 +149,8 @@ class Model:
         rows = _positions(positions, current, len(ids))
         lines = []
         for index, token in enumerate(ids):
-            logits, current = self._token(current, token, rows[:, index], tap)
+            with np.errstate(over="ignore", invalid="ignore"):  # every stage is judged by name
+                logits, current = self._token(current, token, rows[:, index], tap)
             lines.append(logits)
         empty = np.zeros((0, self.geometry.physical_rows), self.dtype)
         return Run(np.stack(lines) if lines else empty, current)

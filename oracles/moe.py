@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from assay.oracles.arithmetic import linear, narrow, sigmoid, silu
-from assay.oracles.checks import DOMAIN, Array, integers, real, refuse, working
+from assay.oracles.checks import Array, integers, real, refuse, working
+from assay.oracles.clauses import DOMAIN
 from assay.oracles.router import topk
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from assay.oracles.arithmetic import inverse_rms, sigmoid
-from assay.oracles.checks import DOMAIN, Array, integer, positive, real, refuse, working
+from assay.oracles.checks import Array, integer, positive, real, refuse, working
+from assay.oracles.clauses import DOMAIN
 
 Convention = Literal["zero-centred", "conventional"]
 CONVENTIONS: Final = ("zero-centred", "conventional")

@@ -12,25 +12,19 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from assay.oracles.arithmetic import dot, linear, sigmoid
-from assay.oracles.checks import DOMAIN, SHAPE, Array, integer, integers, real, refuse, working
+from assay.oracles.checks import Array, integer, integers, real, refuse, working
+from assay.oracles.clauses import DOMAIN, PRODUCT, SHAPE
 from assay.oracles.conv import causal
 from assay.oracles.norms import rms
-from assay.spec.clauses import Authority, declare
 
 MASK_64: Final = 2**64 - 1
 LARGEST_PRODUCT: Final = 2**63 - 1
 GOLDEN_GAMMA: Final = 0x9E3779B97F4A7C15
 ORDINAL_STRIDE: Final = 10007
 SMALLEST_GATE: Final = 1e-6
-
-PRODUCT: Final = declare(
-    "oracle.ple.product",
-    Authority.RULE,
-    "Every product of token and multiplier is at most 2^63 - 1, so that signed and unsigned readings agree.",
-    source="facts on the row store, section 6 (largest product 5,886,047,582,964,040,311)",
-    cause="a token beyond the physical vocabulary, or multipliers of another vocabulary",
-    fix="`ple.wrapped` shows what 64-bit arithmetic, signed and unsigned, and float64 make of it",
-)
+LARGEST_BASE: Final = 2**32
+LARGEST_HEADS: Final = 1024
+LARGEST_NGRAM: Final = 64
 
 
 class Primes(NamedTuple):
@@ -100,7 +94,7 @@ def multipliers(
     Source: facts on the row store, section 6.
     """
     integer("seed", seed, 0)
-    integer("ngram_size", ngram_size, 2)
+    integer("ngram_size", ngram_size, 2, LARGEST_NGRAM)
     integer("ordinal", ordinal, 0)
     bound = max(1, LARGEST_PRODUCT // integer("vocab_size", vocab_size, 1, LARGEST_PRODUCT) // 2)
     base = seed + ORDINAL_STRIDE * ordinal
@@ -121,14 +115,14 @@ def primes(base: int = 20_000_000, count: int = 16, ordinal: int = 0, divisor: i
     Returns:
         `primes`, `offsets` (sum of the primes before), `rows` (their sum) and `padded_rows`.
 
-    Domain: base below 2^40 and at most 4,096 primes; trial division takes sqrt(base) steps for each candidate.
+    Domain: base at most 2^32 and at most 1,024 primes; trial division takes sqrt(base) steps for each candidate.
     Source: facts on the row store, section 6.
     """
-    heads = integer("count", count, 1, 4096)
-    skip = integer("ordinal", ordinal, 0, 4096 // heads) * heads
+    heads = integer("count", count, 1, LARGEST_HEADS)
+    skip = integer("ordinal", ordinal, 0, LARGEST_HEADS // heads) * heads
     integer("divisor", divisor, 1)
     found: list[int] = []
-    candidate = integer("base", base, 1, 2**40)
+    candidate = integer("base", base, 1, LARGEST_BASE)
     while len(found) < skip + heads:
         if _is_prime(candidate):
             found.append(candidate)
@@ -240,8 +234,8 @@ def wrapped(window: Sequence[int], multipliers: Sequence[int], prime: int) -> Wr
 
     Source: bug reports, the paragraph on the production derivation.
     """
-    tokens = integers("window", window, 0)
-    factors = integers("multipliers", multipliers, 0)
+    tokens = integers("window", window, 0, MASK_64)
+    factors = integers("multipliers", multipliers, 0, MASK_64)
     modulus = integer("prime", prime, 1)
     if len(tokens) != len(factors) or not tokens:
         raise refuse(SHAPE, "window", expected=f"{len(factors)} tokens", got=len(tokens))

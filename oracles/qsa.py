@@ -16,35 +16,14 @@ from numpy.typing import DTypeLike
 
 from assay.oracles import rope
 from assay.oracles.arithmetic import narrow, softmax
-from assay.oracles.checks import DOMAIN, Array, integer, integers, numbers, real, refuse, working
+from assay.oracles.checks import Array, integer, integers, numbers, real, refuse, working
+from assay.oracles.clauses import CEILING, DOMAIN, HOLE, SCORES
 from assay.oracles.norms import rms
-from assay.spec.clauses import Authority, declare
 
 DENSE_CEILING: Final = 2051
 """Widest selection of the published geometry: 512 groups of 4 and a tail of 3."""
 
-CEILING: Final = declare(
-    "oracle.qsa.dense-ceiling",
-    Authority.RULE,
-    "The dense form answers only while no query sees more keys than a full selection holds (2,051 as published).",
-    source="AFN-011",
-    cause="the dense reference was reached with a longer history, where it is another model than the sparse one",
-    fix="select first (`qsa.select`), then attend over the selected rows (`qsa.attend`)",
-)
-HOLE: Final = declare(
-    "oracle.qsa.hole",
-    Authority.RULE,
-    "The visible positions of one sequence are one contiguous run; every token is its predecessor's successor.",
-    source="AFN-018",
-    cause="a token inside the history was removed or evicted and the run was not rebuilt",
-)
-SCORES: Final = declare(
-    "oracle.qsa.nan-score",
-    Authority.RULE,
-    "No group score is NaN: a NaN has no place in an order, so there is no set to choose.",
-    source="AFN-010; issue text of the oracles",
-    cause="a non-finite raw index key or query",
-)
+LARGEST_VISIBLE: Final = 2**24
 
 
 class Groups(NamedTuple):
@@ -191,10 +170,10 @@ def select(
     Order: membership by score descending, then by the smaller ordinal; emission ascending.
     Source: facts 2.5; AFN-017; bug report A10.
     """
-    integer("visible", visible, 1)
+    integer("visible", visible, 1, LARGEST_VISIBLE)
     integer("ratio", ratio, 1)
     integer("budget_groups", budget_groups, 0)
-    integer("first_position", first_position, 0)
+    integer("first_position", first_position, 0, 2**53)
     complete = visible // ratio
     values = numbers("scores", scores, working(dtype), (complete,))
     if np.isnan(values).any():

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from assay.oracles.arithmetic import linear, sigmoid, silu
-from assay.oracles.checks import DOMAIN, Array, integer, real, refuse, working
+from assay.oracles.checks import Array, integer, real, refuse, working
+from assay.oracles.clauses import DOMAIN
 from assay.oracles.norms import rms
 
 

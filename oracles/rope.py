@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from assay.oracles.checks import DOMAIN, SHAPE, Array, integers, positive, real, refuse, working
+from assay.oracles.checks import Array, integers, positive, real, refuse, working
+from assay.oracles.clauses import DOMAIN, SHAPE
 
 
 def apply(

@@ -11,7 +11,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from assay.oracles.checks import DOMAIN, Array, integer, integers, real, refuse, working
+from assay.oracles.checks import Array, integer, integers, real, refuse, working
+from assay.oracles.clauses import DOMAIN
 from assay.oracles.geometry import Geometry
 
 LAYER_OWNERS: Final = (

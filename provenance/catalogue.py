@@ -52,6 +52,8 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.provenance.records",
     "assay.provenance.runs",
     "assay.spec.records",
+    "assay.oracles.clauses",
+    "assay.provenance.oracle_input",
     "assay.mutations.clauses",
     "assay.impl.stores.blocks",
     "assay.impl.stores.expert_repack",

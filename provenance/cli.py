@@ -21,6 +21,7 @@ COMMANDS: Final[dict[str, str]] = {
     "mutate": "run a battery of mutations: killed, killed elsewhere, survived, by area",
     "capture": "run the pinned upstream implementation on small cases and keep what it computed",
     "diff": "find the first place where two captures differ",
+    "oracle": "say what the numbers must be: one operation, JSON in, JSON out",
     "explain": "say what a clause or error code means, where it comes from, how to fix it",
     "schema": "print the JSON Schema of a contract or document",
 }

@@ -6,6 +6,7 @@ DOCUMENTS: Final[dict[str, tuple[str, str]]] = {
     "assay.contract/1": ("assay.spec.contract", "Contract"),
     "assay.validation/1": ("assay.spec.documents.validation", "Validation"),
     "assay.mutation-run/1": ("assay.spec.documents.mutation_run", "MutationRun"),
+    "assay.oracle-list/1": ("assay.spec.documents.oracle_list", "OracleList"),
     "assay.run/1": ("assay.spec.documents.run", "Run"),
     "assay.run-log/1": ("assay.spec.documents.run_log", "RunLogLine"),
     "assay.evidence/1": ("assay.spec.documents.evidence", "Evidence"),

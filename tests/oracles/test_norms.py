@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from toys import assert_refused
+from oracle_toys import assert_refused
 
 from assay.oracles import norms
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toys import TOY, assert_refused, toy_rows
+from oracle_toys import TOY, assert_refused, toy_rows
 
 from assay.oracles import ple
 

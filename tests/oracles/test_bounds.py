@@ -1,0 +1,62 @@
+"""Every bounded oracle answers its last accepted input and refuses the first beyond it, with the clause it names."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from assay.oracles import ple, qsa
+from assay.oracles.bounds import BOUNDS
+from assay.oracles.catalogue import OPERATIONS, rule_model
+from assay.oracles.fixture import FIXTURE_CONFIG
+from assay.spec.errors import ContractError
+
+
+def dense(visible: int) -> Any:
+    rows = np.zeros((visible, 1, 1))
+    return qsa.dense(np.zeros((1, 1, 1)), rows, rows)
+
+
+def product(excess: int) -> Any:
+    """7 * 1317624576693539401 = 2^63 - 1; with token 2^63 and multiplier 1 one more."""
+    tokens, factor = ([7], 1317624576693539401) if excess == 0 else ([2**63], 1)
+    return ple.rows(tokens, [factor, 1], [3], [0], 1, 0)
+
+
+def vocabulary(rows: int) -> Any:
+    config = copy.deepcopy(FIXTURE_CONFIG)
+    config["text_config"]["vocab_size"] = rows
+    return rule_model(config, [])
+
+
+CASES: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+    "qsa.dense": (lambda: dense(2051), lambda: dense(2052)),
+    "ple.rows": (lambda: product(0), lambda: product(1)),
+    "ple.primes": (lambda: ple.primes(2**32, 1), lambda: ple.primes(2**32 + 1, 1)),
+    "model.run": (lambda: vocabulary(8_000_000), lambda: vocabulary(8_400_000)),
+}
+
+
+def test_every_bound_has_a_case_and_an_operation() -> None:
+    assert {bound.operation for bound in BOUNDS} == set(CASES)
+    assert {bound.operation for bound in BOUNDS} <= set(OPERATIONS)
+
+
+@pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: bound.operation)
+def test_the_last_accepted_input_is_answered(bound: Any) -> None:
+    assert CASES[bound.operation][0]() is not None
+
+
+@pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: bound.operation)
+def test_the_first_rejected_input_is_refused_with_the_clause_named(bound: Any) -> None:
+    with pytest.raises(ContractError) as caught:
+        CASES[bound.operation][1]()
+    assert caught.value.finding.code == bound.clause
+
+
+@pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: bound.operation)
+def test_every_bound_says_why_and_what_comes_after(bound: Any) -> None:
+    """AFN-011: domain, first rejected input, complexity, replacement, gate."""
+    assert all((bound.domain, bound.first_rejected, bound.complexity, bound.replacement, bound.lifted_by))

@@ -1,0 +1,283 @@
+"""The whole model: stages, chunks, sequences, state, and the oracle's own consistency.
+
+Numbers against upstream are the parity gate's matter; here stands what must hold whatever the numbers are.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from oracle_toys import assert_refused
+
+from assay.oracles import geometry, model, state
+from assay.oracles.fixture import FIXTURE_CONFIG, FIXTURE_TOKENS, FixtureWeights, fixture_geometry
+
+Taps = dict[tuple[str, int | None, int], np.ndarray]
+
+
+def oracle(**options: Any) -> model.Model:
+    return model.Model(fixture_geometry(), FixtureWeights(), **options)
+
+
+def tapped(tokens: Sequence[int], **options: Any) -> tuple[Taps, model.Run]:
+    found: Taps = {}
+
+    def tap(stage: str, layer: int | None, token: int, array: np.ndarray) -> None:
+        assert (stage, layer, token) not in found
+        found[stage, layer, token] = array
+
+    return found, oracle(**options).run(tokens, tap=tap)
+
+
+def test_a_token_of_the_fixture_makes_33_stage_calls() -> None:
+    """Facts 4: 2 + 1 + 7 * 4 + 2; each of the thirteen stages occurs."""
+    found, _ = tapped([2])
+    calls = Counter(stage for stage, _, _ in found if "." not in stage)
+    assert sum(calls.values()) == 33
+    assert set(calls) == set(model.STAGES)
+    assert (calls["ple"], calls["gdn"], calls["qsa"], calls["router"]) == (1, 3, 1, 4)
+
+
+def test_every_tap_is_in_the_published_list() -> None:
+    found, _ = tapped([2, 5])
+    assert {stage for stage, _, _ in found} == set(model.TAPS)
+
+
+@pytest.mark.parametrize("chunks", [(1, 1, 1, 1, 1, 1), (2, 1, 3), (6,)])
+def test_chunks_give_the_same_bytes(chunks: tuple[int, ...]) -> None:
+    """Facts 4.2: token by token, (2, 1, 3) and one shot."""
+    whole = oracle().run(FIXTURE_TOKENS)
+    current, lines, start = None, [], 0
+    for size in chunks:
+        done = oracle().run(FIXTURE_TOKENS[start : start + size], current)
+        current, start = done.state, start + size
+        lines.append(done.logits)
+    assert np.concatenate(lines).tobytes() == whole.logits.tobytes()
+    assert current is not None
+    assert state.differing(current, whole.state) == []
+
+
+def test_chunks_around_an_end_of_sequence_give_the_same_bytes() -> None:
+    """Facts 4.2: partition 1, 2, 1 with the fixture's end of sequence inside."""
+    tokens = [5, 12, 7, 3]
+    whole = oracle().run(tokens)
+    first = oracle().run(tokens[:1])
+    second = oracle().run(tokens[1:3], first.state)
+    third = oracle().run(tokens[3:], second.state)
+    assert state.differing(third.state, whole.state) == []
+    assert third.logits[-1].tobytes() == whole.logits[-1].tobytes()
+
+
+def test_interleaved_sequences_stay_apart() -> None:
+    one, two = oracle(), oracle()
+    alone = one.run([2, 5, 7]), one.run([9, 4, 3])
+    left, right = two.run([2]), two.run([9])
+    for a, b in ((5, 4), (7, 3)):
+        left, right = two.run([a], left.state), two.run([b], right.state)
+    assert state.differing(left.state, alone[0].state) == []
+    assert state.differing(right.state, alone[1].state) == []
+
+
+def test_a_run_does_not_change_the_state_that_it_was_given() -> None:
+    before = oracle().run([2, 5]).state
+    kept = state.copy(before)
+    oracle().run([7, 3], before)
+    assert state.differing(before, kept) == []
+
+
+def test_a_rewind_continues_as_a_fresh_run() -> None:
+    """A7 and A26: every owner shows the committed prefix, for every accepted length."""
+    committed = oracle().run([5, 8])
+    drafts = [3, 6, 9]
+    kept = [committed.state]
+    for token in drafts:
+        kept.append(oracle().run([token], kept[-1]).state)
+    for accepted in range(len(drafts) + 1):
+        back = state.rewind(kept, 2 + accepted)
+        fresh = oracle().run([5, 8, *drafts[:accepted]]).state
+        assert state.differing(back, fresh) == []
+        assert oracle().run([4], back).logits.tobytes() == oracle().run([4], fresh).logits.tobytes()
+
+
+def test_a_rewind_to_a_length_that_was_not_kept_is_refused() -> None:
+    assert_refused("oracle.argument.domain", "tokens", lambda: state.rewind([oracle().fresh()], 3))
+
+
+def test_a_copy_shares_no_memory() -> None:
+    """A11: overwriting the original leaves the copy."""
+    original = oracle().run([2, 5]).state
+    twin = state.copy(original)
+    before = state.arrays(state.copy(twin))
+    for name, array in state.arrays(original).items():
+        if array.ndim and array.size and name != "ple_history":
+            array[...] = 9
+    assert all(before[name].tobytes() == array.tobytes() for name, array in state.arrays(twin).items())
+
+
+def test_every_owner_is_named_when_it_differs() -> None:
+    """Two tokens against one: every owner of the fixture has moved but the anchor."""
+    one, two = oracle().run([2]).state, oracle().run([2, 5]).state
+    moved = {name.split(".")[0] for name in state.differing(one, two)}
+    assert moved == set(state.OWNERS) - {"first_position"}
+
+
+def test_the_history_restarts_after_an_end_of_sequence() -> None:
+    assert oracle().run([5, 12]).state.ple_history == ()
+    assert oracle().run([5, 12, 7]).state.ple_history == (7,)
+    assert oracle().run([5, 8, 7]).state.ple_history == (8, 7)
+
+
+def test_state_sizes_are_those_of_the_geometry() -> None:
+    """Facts 4.1: 10 channels and 3 past values; 3 heads of 2 x 2; 9 past values of 16."""
+    arrays = state.arrays(oracle().run([2, 5, 7]).state)
+    assert arrays["gdn_conv.0"].shape == (10, 3)
+    assert arrays["gdn_recurrent.2"].shape == (3, 2, 2)
+    assert arrays["qsa_key.3"].shape == (3, 1, 2)
+    assert arrays["qsa_raw_index.3"].shape == (3, 2)
+    assert arrays["ple_conv.1"].shape == (16, 9)
+
+
+def test_within_the_budget_every_position_is_selected() -> None:
+    found, _ = tapped([2, 5, 7, 3, 9, 4, 2, 5])
+    for token in range(8):
+        assert found["qsa.tokens", 3, token].tolist() == list(range(token + 1))
+
+
+def test_past_the_budget_the_selection_has_the_budgets_width() -> None:
+    """Two groups of four and a tail: at 15 tokens 8 + 3."""
+    found, _ = tapped([token % 12 for token in range(15)])
+    assert found["qsa.tokens", 3, 14].size == 11
+    assert found["qsa.groups", 3, 14].size == 2
+
+
+def test_positions_count_from_the_anchor() -> None:
+    """AFN-018: a left-padded sequence; rotation depends on distances, so the logits agree up to rounding."""
+    plain = oracle(dtype="float64").run([2, 5, 7, 3, 9]).logits
+    current = oracle(dtype="float64").fresh(first_position=100)
+    shifted = oracle(dtype="float64").run([2, 5, 7, 3, 9], current)
+    assert shifted.state.positions[0].tolist() == [100, 101, 102, 103, 104]
+    assert shifted.logits == pytest.approx(plain, abs=1e-9)
+
+
+def test_the_streams_start_as_copies_of_the_embedding() -> None:
+    found, _ = tapped([2])
+    row = found["embedding", None, 0]
+    assert found["four_stream_residual", None, 0].tolist() == [*row, *row, *row, *row]
+
+
+def test_float64_is_a_second_opinion() -> None:
+    single, double = oracle().run(FIXTURE_TOKENS), oracle(dtype="float64").run(FIXTURE_TOKENS)
+    assert (single.logits.dtype, double.logits.dtype) == (np.float32, np.float64)
+    assert np.abs(single.logits - double.logits).max() < 1e-6
+    assert np.abs(single.logits - double.logits).max() > 0
+
+
+class Overflowing(FixtureWeights):
+    """One gain of the first layer's first mixer so large that its product leaves float32."""
+
+    def tensor(self, name: str) -> np.ndarray:
+        found = super().tensor(name)
+        first = name == "model.language_model.layers.0.attn_hyper_connection.hc_norm.weight"
+        return np.full_like(found, 3e38) if first else found
+
+
+def test_an_overflow_is_refused_where_it_arises() -> None:
+    broken = model.Model(fixture_geometry(), Overflowing())
+    where = "attn_gr_prepare, layer 0, token 0"
+    assert_refused("oracle.result.finite", where, lambda: broken.run([2]))
+
+
+@pytest.mark.parametrize(("tokens", "where"), [([13], "tokens[0]"), ([2, -1], "tokens[1]")])
+def test_a_token_beyond_the_physical_rows_is_refused(tokens: list[int], where: str) -> None:
+    assert_refused("oracle.argument.domain", where, lambda: oracle().run(tokens))
+
+
+def test_a_batch_axis_is_refused() -> None:
+    assert_refused("oracle.argument.type", "tokens[0]", lambda: oracle().run([[2, 5]]))
+
+
+def test_no_tokens_give_no_logits() -> None:
+    assert oracle().run([]).logits.shape == (0, 13)
+
+
+def test_rotary_positions_may_be_given() -> None:
+    rows = np.array([[0, 1, 1], [0, 1, 1], [0, 1, 2]])
+    done = oracle().run([2, 5, 7], positions=rows)
+    assert done.state.positions.tolist() == rows.tolist()
+    assert_refused("oracle.argument.shape", "positions", lambda: oracle().run([2], positions=rows))
+
+
+def test_a_table_row_comes_out_of_its_own_shard() -> None:
+    """750 rows (the sum of the sixteen primes) in two parts: row 377 is place 2 of shard 1."""
+    from assay.oracles import weights
+
+    text = {**FIXTURE_CONFIG["text_config"], "split_ngram_parts": 2}
+    dims = geometry.from_config({"text_config": text})
+    assert dims.ple_primes(0).padded_rows == 750
+    row = model.RuleWeights(dims).ple_rows(1, [377])
+    name = "model.language_model.layers.1.ple.ple_embedding.ngram_embedding.shard_1.weight"
+    assert row.tolist() == [weights.tensor(name, (375, 1))[2].tolist()]
+
+
+def test_a_tensor_of_another_geometry_is_refused() -> None:
+    rule = model.RuleWeights(fixture_geometry())
+    assert rule.tensor("lm_head.weight").shape == (13, 4)
+    assert_refused("oracle.argument.domain", "tensor", lambda: rule.tensor("model.norm.weight"))
+    assert_refused("oracle.argument.domain", "tensor", lambda: FixtureWeights().tensor("model.norm.weight"))
+
+
+def without(name: str) -> dict[str, Any]:
+    text = {key: value for key, value in FIXTURE_CONFIG["text_config"].items() if key != name}
+    return {"text_config": text}
+
+
+@pytest.mark.parametrize(
+    "name", ["output_gate_type", "hidden_act", "hidden_size", "eos_token_id", "layer_types"]
+)
+def test_a_missing_field_is_refused_by_name(name: str) -> None:
+    """A16: without the gate's type a port guesses SiLU."""
+    assert_refused("oracle.argument.domain", name, lambda: geometry.from_config(without(name)))
+
+
+def test_another_gate_is_refused() -> None:
+    text = {**FIXTURE_CONFIG["text_config"], "output_gate_type": "silu"}
+    assert_refused(
+        "oracle.argument.domain", "output_gate_type", lambda: geometry.from_config({"text_config": text})
+    )
+
+
+@pytest.mark.checkpoint
+def test_the_published_geometry_reads_as_its_facts_say(checkpoint: Any) -> None:
+    """Facts 1 and the row store's section 6."""
+    import json
+
+    dims = geometry.from_config(json.loads((checkpoint / "config.json").read_text(encoding="utf-8")))
+    assert (dims.hidden, dims.streams, dims.wide, dims.rank) == (2560, 4, 10240, 320)
+    assert [dims.layer_types.count(kind) for kind in ("gdn", "qsa")] == [36, 12]
+    assert dims.layer_types[:4] == ("gdn", "gdn", "gdn", "qsa")
+    assert (dims.heads, dims.kv_heads, dims.head_dim, dims.rotary_dim) == (24, 2, 256, 64)
+    assert (dims.theta, dims.sections) == (1e7, (11, 11, 10))
+    assert (dims.index_heads, dims.index_dim, dims.ratio, dims.budget_groups) == (4, 128, 4, 512)
+    assert dims.selection_width == 2051
+    assert (dims.key_heads, dims.value_heads, dims.gdn_channels, dims.kernel) == (16, 48, 10240, 4)
+    assert (dims.experts, dims.experts_used, dims.expert_width, dims.shared_width) == (512, 10, 640, 640)
+    assert (dims.ple_layers, dims.ple_heads, dims.ple_kernel, dims.eos) == ((1,), 16, 4, 248044)
+    assert dims.ple_multipliers(0) == [23703573157769, 20109073645365, 8052911324071]
+    assert dims.ple_primes(0).padded_rows == 320001536
+
+
+@pytest.mark.checkpoint
+def test_tensor_names_and_shapes_are_those_of_the_published_headers(checkpoint: Any) -> None:
+    """Every name that the oracle asks for stands in the published index."""
+    import json
+
+    dims = geometry.from_config(json.loads((checkpoint / "config.json").read_text(encoding="utf-8")))
+    index = json.loads((checkpoint / "model.safetensors.index.json").read_text(encoding="utf-8"))[
+        "weight_map"
+    ]
+    assert set(model.shapes(dims)) <= set(index)
+    left = {name for name in index if name not in model.shapes(dims)}
+    assert {name.split(".")[0] for name in left} <= {"mtp", "model"}
+    assert all(".visual." in name or name.startswith("mtp.") or ".ple_embedding." in name for name in left)
