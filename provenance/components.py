@@ -38,7 +38,7 @@ COMPONENTS: Final[tuple[Component, ...]] = (
             "The frozen facts of the family agree with each other and with what upstream published; "
             "this says nothing about any implementation."
         ),
-        modules=("assay.spec",),
+        modules=("assay.spec.contract", "assay.spec.profiles"),
     ),
     Component(
         id="checkpoint-reader",
@@ -56,7 +56,12 @@ COMPONENTS: Final[tuple[Component, ...]] = (
             "Damaged, missing and stale evidence is found and lowers labels; forged evidence is not found without a "
             "signature."
         ),
-        modules=("assay.provenance.evidence", "assay.provenance.gates"),
+        modules=(
+            "assay.provenance.evidence",
+            "assay.provenance.gates.run",
+            "assay.provenance.gates.selection",
+            "assay.provenance.gates.worker",
+        ),
         contract=(),
     ),
 )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from assay.provenance.gates.base import Gate, GateContext, GateResult
 from assay.provenance.gates.inputs import missing_inputs
@@ -65,10 +65,11 @@ SKIPPED = declare(
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a gate came to and how long it took."""
+    """What a gate came to, how long it took, and which modules of assay it loaded."""
 
     result: GateResult
     duration_s: float
+    modules: tuple[str, ...] = ()
 
 
 class _Result(Document):
@@ -76,7 +77,8 @@ class _Result(Document):
     measurements: dict[str, Any]
     findings: list[FindingRecord]
     reason: str
-    is_private: bool = Field(strict=True)
+    is_private: bool
+    modules: list[str]
 
 
 def watch(gate: Gate, context: GateContext) -> Finished:
@@ -101,7 +103,8 @@ def watch(gate: Gate, context: GateContext) -> Finished:
         return Finished(_undecided(finding), duration_s)
     if code != 0 or not answer.is_file():
         return Finished(_undecided(_crash(gate, context, code)), duration_s)
-    return Finished(_judge(gate, answer.read_bytes()), duration_s)
+    result, modules = _judge(gate, answer.read_bytes())
+    return Finished(result, duration_s, modules)
 
 
 def end_all() -> None:
@@ -154,32 +157,35 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _judge(gate: Gate, data: bytes) -> GateResult:
+def _judge(gate: Gate, data: bytes) -> tuple[GateResult, tuple[str, ...]]:
     if len(data) > _MAX_RESULT_BYTES:
-        return _undecided(
-            _nonsense(gate, f"{len(data)} bytes; at most {_MAX_RESULT_BYTES} are kept as evidence")
-        )
+        got = f"{len(data)} bytes; at most {_MAX_RESULT_BYTES} are kept as evidence"
+        return _undecided(_nonsense(gate, got)), ()
     try:
         found = _Result.model_validate_json(data)
         canonical_json(found.measurements)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        return _undecided(_nonsense(gate, f"{'.'.join(map(str, first['loc']))}: {first['msg']}"))
+        got = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return _undecided(_nonsense(gate, got)), ()
     except ValueError as error:
-        return _undecided(_nonsense(gate, str(error)))
+        return _undecided(_nonsense(gate, str(error))), ()
+    return _consistent(gate, found), tuple(found.modules)
+
+
+def _consistent(gate: Gate, found: _Result) -> GateResult:
+    """Returns the result with a reason, and without a pass that its own findings contradict."""
     findings = tuple(Finding(**one.model_dump()) for one in found.findings)
-    outcome = Outcome(found.outcome)
+    outcome, reason = Outcome(found.outcome), found.reason
     if outcome is Outcome.PASS and findings:
         contradiction = _nonsense(gate, f"a pass with {len(findings)} findings")
-        return GateResult(
-            Outcome.INCONCLUSIVE, found.measurements, (contradiction, *findings), contradiction.line
-        )
-    if outcome is Outcome.NOT_RUN:
-        why = found.reason or "no reason given"
+        findings = (contradiction, *findings)
+        outcome, reason = Outcome.INCONCLUSIVE, contradiction.line
+    elif outcome is Outcome.NOT_RUN:
+        why = reason or "no reason given"
         skip = Finding.of(SKIPPED, "gate", gate.id, expected="a decision, as its inputs are here", got=why)
-        return GateResult(Outcome.NOT_RUN, found.measurements, (skip, *findings), f"skipped itself: {why}")
-    reason = found.reason
-    if outcome is not Outcome.PASS and not reason:
+        findings, reason = (skip, *findings), f"skipped itself: {why}"
+    elif outcome is not Outcome.PASS and not reason:
         reason = findings[0].line if findings else "the gate gave no reason"
     return GateResult(outcome, found.measurements, findings, reason, found.is_private)
 

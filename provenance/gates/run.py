@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
@@ -42,6 +42,14 @@ SUBJECT_MOVED: Final = declare(
     source="design: status is computed",
     cause="a file was edited during the run",
     fix="run the gate again",
+)
+SUBJECT_INCOMPLETE: Final = declare(
+    "gate.subject-incomplete",
+    Authority.PROCESS,
+    "Every module of assay that a gate loads belongs to the code that its evidence is about.",
+    source="design: status is computed",
+    cause="a module was reached by a computed name, which the import closure can't follow",
+    fix="import it in the gate's module, or name it in the component's modules",
 )
 LEFT_OUT: Final = declare(
     "gate.left-out",
@@ -209,7 +217,7 @@ class _Session:
                 pool.shutdown()
 
     def _keep(self, gate: Gate, finished: Finished, before: Present, log: RunLogWriter) -> GateRecord:
-        result = self._if_unmoved(gate, finished.result, before)
+        result = self._if_covered(gate, finished, self._if_unmoved(gate, finished.result, before))
         findings = [FindingRecord(**finding.as_json()) for finding in result.findings]
         components = self._options.registry.components_of(gate)
         entry = self._options.ledger.append(
@@ -274,6 +282,34 @@ class _Session:
             (finding, *result.findings),
             finding.line,
             result.is_private,
+        )
+
+    def _if_covered(self, gate: Gate, finished: Finished, result: GateResult) -> GateResult:
+        """Returns `result`, or an undecided one when the gate stood on code that its evidence would not be about."""
+        registry, tree = self._options.registry, self._options.tree
+        module = gate.function.partition(":")[0]
+        own = tree.closure([module]) if module.startswith("assay.") else set()
+        findings = []
+        for one in registry.components:
+            if one.id in registry.components_of(gate) and finished.modules:
+                outside = sorted(set(finished.modules) - own - tree.closure(one.modules))
+                if outside:
+                    findings.append(
+                        Finding.of(
+                            SUBJECT_INCOMPLETE,
+                            "gate",
+                            gate.id,
+                            expected=f"only modules in the closure of {one.id} or of the gate",
+                            got=", ".join(outside),
+                        )
+                    )
+        if not findings:
+            return result
+        return replace(
+            result,
+            outcome=Outcome.FAIL if result.outcome is Outcome.FAIL else Outcome.INCONCLUSIVE,
+            findings=(*findings, *result.findings),
+            reason=findings[0].line,
         )
 
     def _context(self, gate: Gate) -> GateContext:

@@ -32,6 +32,7 @@ def main() -> int:
         private=order["private"],
     )
     module, _, name = order["function"].partition(":")
+    before = set(sys.modules)
     try:
         result = getattr(importlib.import_module(module), name)(context)
     except EvidenceError as error:
@@ -41,12 +42,18 @@ def main() -> int:
     if not isinstance(result, GateResult):
         sys.stderr.write(f"the gate returned {type(result).__name__}, not a GateResult\n")
         return 1
-    write_durably(Path(order["result"]), json.dumps(_as_json(result)).encode())
+    write_durably(Path(order["result"]), json.dumps(_as_json(result, _used(before))).encode())
     return 0
 
 
-def _as_json(result: GateResult) -> dict[str, Any]:
+def _used(before: set[str]) -> list[str]:
+    """Returns the modules of assay that the gate has loaded: what it stood on, however it came to them."""
+    return sorted(name for name in set(sys.modules) - before if name.split(".")[0] == "assay")
+
+
+def _as_json(result: GateResult, modules: list[str]) -> dict[str, Any]:
     return {
+        "modules": modules,
         "outcome": result.outcome,
         "measurements": result.measurements,
         "findings": [finding.as_json() for finding in result.findings],

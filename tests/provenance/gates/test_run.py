@@ -166,6 +166,16 @@ def test_code_that_is_edited_during_the_run_makes_it_inconclusive(
     assert (finding.code, finding.where) == ("gate.subject-moved", "sample.passes")
 
 
+def test_code_that_the_evidence_would_not_be_about_makes_the_gate_inconclusive(
+    make_gate: MakeGate, run: RunIt
+) -> None:
+    done, _ = run(make_gate("passes_through_a_late_import"))
+    (finding,) = done.gates[0].findings
+    assert done.gates[0].outcome == "inconclusive"
+    assert (finding.code, finding.where) == ("gate.subject-incomplete", "sample.passes-through-a-late-import")
+    assert "assay.oracles.norms" in finding.got
+
+
 def test_a_runs_folder_that_cannot_be_made_is_one_typed_error(
     make_gate: MakeGate, run: RunIt, tmp_path: Path
 ) -> None:
