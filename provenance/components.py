@@ -38,7 +38,7 @@ COMPONENTS: Final[tuple[Component, ...]] = (
             "The frozen facts of the family agree with each other and with what upstream published; "
             "this says nothing about any implementation."
         ),
-        modules=("assay.spec.contract", "assay.spec.profiles"),
+        modules=("assay.spec.contract", "assay.spec.profiles", "assay.spec.rules"),
     ),
     Component(
         id="checkpoint-reader",

@@ -2,8 +2,8 @@
 
 import shutil
 
+from assay.impl.stores.checkpoint import judge_checkpoint
 from assay.provenance.gates.base import GateContext, GateResult
-from assay.provenance.kinds import judge_path
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import Finding
 from assay.spec.judgement import Judgement, JudgeOptions
@@ -22,7 +22,7 @@ def real_description(context: GateContext) -> GateResult:
     """Judges the description of the real checkpoint; what is not there is said, and is no pass of it."""
     assert context.checkpoint is not None  # noqa: S101 - the gate needs it
     options = JudgeOptions(checkpoint=context.checkpoint, jobs=context.jobs)
-    judgement = judge_path(context.checkpoint, options, "checkpoint")
+    judgement = judge_checkpoint(context.checkpoint, options)
     areas = {name: verdict.value for name, verdict in judgement.areas.items()}
     measurements = {
         "areas": areas,
@@ -45,8 +45,8 @@ def private_seam(context: GateContext) -> GateResult:
     folder = context.out / "miniature"
     shutil.rmtree(folder, ignore_errors=True)
     write_miniature(folder)
-    through = judge_path(folder, JudgeOptions(is_private=True, jobs=context.jobs), "checkpoint")
-    public = judge_path(folder, JudgeOptions(jobs=context.jobs), "checkpoint")
+    through = judge_checkpoint(folder, JudgeOptions(is_private=True, jobs=context.jobs))
+    public = judge_checkpoint(folder, JudgeOptions(jobs=context.jobs))
     shutil.rmtree(folder)
     findings = []
     if through.verdict is not Verdict.ACCEPTED:

@@ -53,6 +53,25 @@ SUPPORT_GATES: Final[dict[str, tuple[Gate, ...]]] = {
 
 GATES: Final[tuple[Gate, ...]] = (
     Gate(
+        "contract.rules",
+        "Every packaged profile obeys all rules of the contract, and is what was pinned.",
+        ("contract",),
+        Label.STRUCTURAL_ONLY,
+        "assay.provenance.gates.contract:rules",
+        packages=("pydantic",),
+        limit_s=300.0,
+    ),
+    Gate(
+        "contract.upstream",
+        "The public profile agrees with the configuration, tensors and tokens that upstream published.",
+        ("contract",),
+        Label.IMPLEMENTED,
+        "assay.provenance.gates.contract:upstream",
+        needs=("checkpoint",),
+        packages=("pydantic",),
+        limit_s=300.0,
+    ),
+    Gate(
         "checkpoint.private-seam",
         "The miniature's checkpoint is accepted through the private seam and refused without it.",
         ("checkpoint-reader",),
