@@ -133,7 +133,7 @@ def parse_header(raw: bytes, *, file: str, payload_bytes: int | None) -> tuple[H
         payload_bytes: length of the payload, or None when unknown; then the end of the payload is not judged.
     """
     if not raw.startswith(b"{"):
-        return None, [Finding.of(FORM, STAGE, file, expected="'{' as first byte", got=repr(raw[:8]))]
+        return None, [_not_an_object(file, raw[:1])]
     try:
         fields = require_object(parse_json(raw, stage=STAGE, where=file), stage=STAGE, where=file)
     except AdmissionError as error:
@@ -238,7 +238,14 @@ def _header_bytes(path: Path, where: str) -> tuple[bytes, int]:
             raise AdmissionError(
                 Finding.of(LENGTH, STAGE, where, expected=f"2 to {most} bytes of header", got=length)
             )
-        return read_exactly(file, length, stage=STAGE, where=where), size
+        first = read_exactly(file, 1, stage=STAGE, where=where)
+        if first != b"{":  # said before up to 100 MB are read
+            raise AdmissionError(_not_an_object(where, first))
+        return first + read_exactly(file, length - 1, stage=STAGE, where=where), size
+
+
+def _not_an_object(where: str, start: bytes) -> Finding:
+    return Finding.of(FORM, STAGE, where, expected="'{' as first byte", got=repr(start))
 
 
 def _read_metadata(value: Any, file: str, findings: list[Finding]) -> dict[str, str]:

@@ -1,14 +1,16 @@
 """What can't be opened is said in one line; nothing hangs."""
 
+import errno
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from assay.impl.stores.files import file_digest, folder_names, open_regular, read_bounded
+from assay.impl.stores.files import file_digest, folder_names, open_regular, read_bounded, read_exactly
 from assay.spec.errors import AdmissionError
 
 
@@ -101,3 +103,39 @@ def test_a_digest_is_that_of_the_whole_file(tmp_path: Path) -> None:
         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
         3,
     )
+
+
+class Scripted:
+    """A file whose reads give what a script says: bytes, or an error."""
+
+    def __init__(self, *reads: bytes | OSError) -> None:
+        self.reads = list(reads)
+
+    def read(self, size: int) -> bytes:
+        """Returns the next scripted piece."""
+        piece = self.reads.pop(0) if self.reads else b""
+        if isinstance(piece, OSError):
+            raise piece
+        assert len(piece) <= size
+        return piece
+
+
+def test_short_reads_are_continued_to_the_full_length() -> None:
+    """llama.cpp#18504: a direct read returned fewer bytes than asked, and the rest kept old content."""
+    file: Any = Scripted(b"a" * 4096, b"b" * 4096, b"c" * 1808)
+    assert read_exactly(file, 10_000, stage="s", where="f") == b"a" * 4096 + b"b" * 4096 + b"c" * 1808
+
+
+@pytest.mark.parametrize(
+    ("reads", "got"),
+    [
+        ((b"a" * 4096, b""), "4096 bytes"),
+        ((b"a", OSError(errno.EIO, "Input/output error")), "Input/output error"),
+    ],
+)
+def test_an_end_or_an_error_inside_a_record_is_refused(reads: tuple[Any, ...], got: str) -> None:
+    file: Any = Scripted(*reads)
+    with pytest.raises(AdmissionError) as caught:
+        read_exactly(file, 10_000, stage="s", where="f")
+    finding = caught.value.finding
+    assert (finding.code, finding.where, finding.got) == ("input.file.unreadable", "f", got)
