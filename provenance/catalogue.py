@@ -13,6 +13,7 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.spec.rules.derived",
     "assay.spec.rules.expert_store",
     "assay.spec.rules.form",
+    "assay.spec.rules.formulas",
     "assay.spec.rules.identity",
     "assay.spec.rules.metadata",
     "assay.spec.rules.pins",

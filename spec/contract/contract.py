@@ -10,6 +10,7 @@ from assay.spec.contract.expert_store import ExpertStore
 from assay.spec.contract.facts import DerivedConstant, GraphFacts, NormConventions
 from assay.spec.contract.identity import Exclusions, Identity, License
 from assay.spec.contract.ple import PleExtent, PleHash
+from assay.spec.contract.schema_limits import SCHEMA_CANNOT_SAY
 from assay.spec.contract.source_pins import SourcePins
 from assay.spec.contract.support import MemoryTargets, SupportGate
 from assay.spec.contract.tensor_roles import TensorRoles
@@ -21,7 +22,11 @@ from assay.spec.documents.base import Document
 class Contract(Document):
     """One profile. A private profile may leave out the four sections that speak of a publication."""
 
-    model_config = ConfigDict(populate_by_name=False, title="assay.contract/1")
+    model_config = ConfigDict(
+        populate_by_name=False,
+        title="assay.contract/1",
+        json_schema_extra={"$comment": "Not said here: " + " ".join(SCHEMA_CANNOT_SAY)},
+    )
 
     schema_: Literal["assay.contract/1"] = Field(alias="schema")
     kind: Literal["qwen4exp-profile-contract"]
