@@ -14,7 +14,10 @@ def shown(value: Any, limit: int = 160) -> str:
     Control characters, lone surrogates and line ends are escaped, so that a hostile file name or JSON string
     can't forge a second line of output.
     """
-    text = value if isinstance(value, str) else repr(value)
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except ValueError:  # Python refuses to print integers of more than 4300 digits
+        text = f"{type(value).__name__} too large to print"
     if not text.isprintable():
         text = text.encode("unicode_escape", "backslashreplace").decode("ascii")
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

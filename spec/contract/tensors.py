@@ -9,6 +9,7 @@ from assay.spec.contract.contract import Contract
 from assay.spec.contract.tensor_roles import Role, TensorRoles
 
 DTYPE_BYTES: Final = {"BF16": 2, "I64": 8}
+MOST_SHARDS: Final = 65536
 LINEAR: Final = "linear_attention"
 FULL: Final = "full_attention"
 
@@ -61,6 +62,9 @@ def expand_tensors(contract: Contract) -> tuple[TensorSpec, ...]:
 
     Vision and MTP tensors are not listed: the contract accounts for them by count and prefix
     (`contract.exclusions`). Names may repeat if the roles do; `roles.unique` judges that.
+
+    Raises:
+        ValueError: when a role has more than 65,536 shards.
     """
     return _expand(contract.tensor_roles, contract.config.text.layer_types)
 
@@ -74,6 +78,8 @@ def _expand(roles: TensorRoles, layer_types: tuple[str, ...]) -> tuple[TensorSpe
         for role in (*roles.layer_roles, *by_type.get(kind, ())):
             found.append(_spec(role, role.path.replace("layers.N.", f"layers.{layer}."), layer))  # noqa: PERF401
     for role in roles.ple_roles:
+        if role.count > MOST_SHARDS:
+            raise ValueError(f"{role.count} shards are more than a table has")
         for number in range(role.count):
             path = role.path.removesuffix("_K") + f"_{number}" if role.path.endswith("_K") else role.path
             found.append(_spec(role, path, roles.ple_runtime_layer))

@@ -11,8 +11,11 @@ T = TypeVar("T")
 Seq = Annotated[tuple[T, ...], Field(strict=False)]
 """A JSON array, held as a tuple; `strict=False` speaks of the container only, the items stay strict."""
 
-Count = Annotated[int, Field(ge=0)]
-Positive = Annotated[int, Field(ge=1)]
+LARGEST: Final = 2**63 - 1
+"""No count of the contract passes this, so that the arithmetic of a damaged contract stays cheap."""
+
+Count = Annotated[int, Field(ge=0, le=LARGEST)]
+Positive = Annotated[int, Field(ge=1, le=LARGEST)]
 Text = Annotated[str, StringConstraints(min_length=1)]
 Hex64 = Annotated[str, StringConstraints(pattern=r"^0x[0-9a-f]{16}$")]
 GitCommit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]

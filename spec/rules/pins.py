@@ -96,13 +96,6 @@ CLAUSES: Final = {
     )
     for group in GROUPS
 }
-DOCUMENT: Final = declare(
-    "pin.document",
-    Authority.PIN,
-    "The document has exactly the sections of the packaged profile.",
-    source="packaged profile",
-    cause="A section was added or dropped.",
-)
 
 
 def pin_clause(path: Path) -> str:
@@ -111,7 +104,8 @@ def pin_clause(path: Path) -> str:
     for length in range(min(len(words), 3), 0, -1):
         if (found := CLAUSES.get(".".join(words[:length]))) is not None:
             return found
-    return DOCUMENT
+    # A whole section of sections, replaced by something else: its first part speaks, after the form.
+    return next(CLAUSES[group] for group in GROUPS if group.startswith(f"{words[0]}."))
 
 
 def packaged_name(document: Any) -> str:
@@ -126,9 +120,15 @@ def packaged_name(document: Any) -> str:
 
 
 def judge_pins(document: Any, profile: str | None = None) -> list[Finding]:
-    """Returns one finding for each leaf that differs from the packaged profile."""
+    """Returns one finding for each leaf that differs from the packaged profile.
+
+    A section that is missing or extra is left to the form, which always speaks of it.
+    """
     found: list[Finding] = []
-    _compare(profile_document(profile or packaged_name(document)), document, (), found)
+    if isinstance(document, dict):
+        for section, expected in profile_document(profile or packaged_name(document)).items():
+            if section in document:
+                _compare(expected, document[section], (section,), found)
     return found
 
 
@@ -144,7 +144,7 @@ def _compare(expected: Any, got: Any, path: Path, found: list[Finding]) -> None:
             Finding.of(
                 pin_clause(path),
                 STAGE,
-                path_text(path) or "contract",
+                path_text(path),
                 expected=_shown(expected),
                 got=_shown(got),
             )

@@ -6,6 +6,7 @@ from assay.spec.contract.contract import Contract
 from assay.spec.hashing import align_up, is_prime, primes_after, splitmix64
 from assay.spec.rules.base import Check, Judge, rule
 
+LONGEST_NGRAM: Final = 64
 SOURCE: Final = "transformers, hash of the n-gram embedding; published rows and primes"
 
 DERIVATION: Final = rule(
@@ -123,6 +124,8 @@ def derivation(contract: Contract, judge: Judge) -> None:
     bound = parts.max_long // text.vocab_size
     gamma, m1, m2 = (int(value, 16) for value in (parts.splitmix_gamma, parts.splitmix_m1, parts.splitmix_m2))
     start = hash_.seed + parts.prime_step * hash_.ple_layer_index
+    if text.ngram_size > LONGEST_NGRAM:
+        raise ValueError(f"an n-gram of {text.ngram_size} tokens has no multipliers")
     wanted = [
         2 * (splitmix64(start + gamma * (index + 1), gamma=gamma, m1=m1, m2=m2) % max(1, bound // 2)) + 1
         for index in range(text.ngram_size)
