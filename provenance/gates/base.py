@@ -61,7 +61,8 @@ class GateResult:
 
     Attributes:
         outcome: a gate that could not look says `inconclusive` or `not-run`, never `pass`.
-        measurements: a JSON value; integers beyond 2^53 as strings, floats finite.
+        measurements: a JSON value; integers beyond 2^53 as strings, floats finite. The report shows two keys in
+            their own form (a battery, a ladder): `assay.spec.documents.measurements`.
         findings: every disagreement; a pass has none.
         reason: one sentence, required unless it passed.
         is_private: whether it stood on a private descriptor (the miniature), so that it can't reach `qualified`.
