@@ -31,12 +31,12 @@ def working(dtype: DTypeLike) -> np.dtype[Any]:
         ContractError: oracle.argument.domain, for any other type.
     """
     try:
-        kind = np.dtype(dtype)
+        name = np.dtype(dtype).name
     except TypeError:
-        kind = None
-    if kind not in (np.dtype(np.float32), np.dtype(np.float64)):
-        raise refuse(DOMAIN, "dtype", expected="float32 or float64", got=dtype)
-    return kind
+        name = str(dtype)
+    if name not in ("float32", "float64"):
+        raise refuse(DOMAIN, "dtype", expected="float32 or float64", got=name)
+    return np.dtype(name)
 
 
 def real(name: str, value: Any, dtype: DTypeLike, shape: Sequence[int | None] | None = None) -> Array:
