@@ -6,7 +6,7 @@ from typing import Final
 from assay.mutations.battery import Battery
 from assay.spec.errors import usage_error
 
-BATTERIES: Final[dict[str, str]] = {}
+BATTERIES: Final[dict[str, str]] = {"fixtures": "assay.mutations.fixtures"}
 """Battery name -> module with a `BATTERY`; in the order in which they run."""
 
 

@@ -39,6 +39,7 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.impl.stores.shard_index",
     "assay.impl.stores.strict_json",
     "assay.provenance.captures.installed",
+    "assay.provenance.gates.parity",
     "assay.provenance.captures.regenerate",
     "assay.provenance.kinds",
     "assay.provenance.evidence.claims",

@@ -64,6 +64,27 @@ COMPONENTS: Final[tuple[Component, ...]] = (
         ),
         contract=(),
     ),
+    Component(
+        id="captures",
+        title="Upstream captures",
+        claim=(
+            "Each shipped array is what the pinned upstream package held when it ran on a small geometry, or is "
+            "labelled otherwise; nothing of the real weights is in them."
+        ),
+        modules=("assay.provenance.captures", "assay.impl.captures", "assay.spec.origins"),
+        fixtures=("fixtures/captures",),
+        contract=(),
+    ),
+    Component(
+        id="oracles",
+        title="Mathematics oracles",
+        claim=(
+            "The plain NumPy mathematics agrees with the pinned upstream package on small geometries, in float32 and "
+            "on the CPU; nothing is said of the real weights."
+        ),
+        modules=("assay.oracles",),
+        fixtures=("fixtures/captures",),
+    ),
 )
 """Every component; ids are unique and never reused."""
 

@@ -79,8 +79,10 @@ def capture_into(root: Path, only: Sequence[str] = ()) -> list[str]:
     return ids
 
 
-def check(shipped: Path, only: Sequence[str] = ()) -> tuple[list[Finding], int]:
-    """Captures again and compares; writes `<file>.rej` beside every file that differs.
+def check(
+    shipped: Path, only: Sequence[str] = (), *, write_rejected: bool = True
+) -> tuple[list[Finding], int]:
+    """Captures again and compares; writes `<file>.rej` beside every file that differs, unless told not to.
 
     Returns:
         the findings, and how many arrays were compared.
@@ -91,7 +93,7 @@ def check(shipped: Path, only: Sequence[str] = ()) -> tuple[list[Finding], int]:
         fresh = Path(name)
         ids = capture_into(fresh, only)
         for id_ in ids:
-            findings += _case_findings(shipped / id_, fresh / id_, id_)
+            findings += _case_findings(shipped / id_, fresh / id_, id_, write_rejected)
             compared += len(json.loads((fresh / id_ / DESCRIPTION).read_bytes())["entries"])
         if not only:
             known = {f"{path.parent.name}/{path.name}" for path in shipped.glob("*/*") if path.is_dir()}
@@ -100,11 +102,13 @@ def check(shipped: Path, only: Sequence[str] = ()) -> tuple[list[Finding], int]:
                 for extra in sorted(known - set(ids))
             ]
             if not findings and (shipped / INDEX).read_bytes() != (fresh / INDEX).read_bytes():
-                findings.append(_differs(RECORD, shipped / INDEX, (fresh / INDEX).read_bytes(), INDEX))
+                findings.append(
+                    _differs(RECORD, shipped / INDEX, (fresh / INDEX).read_bytes(), INDEX, write_rejected)
+                )
     return findings, compared
 
 
-def _case_findings(shipped: Path, fresh: Path, id_: str) -> list[Finding]:
+def _case_findings(shipped: Path, fresh: Path, id_: str, write_rejected: bool) -> list[Finding]:
     if not (shipped / PROVENANCE).is_file():
         return [Finding.of(ABSENT, "check", id_, expected="a shipped fixture", got="none")]
     findings = []
@@ -112,12 +116,12 @@ def _case_findings(shipped: Path, fresh: Path, id_: str) -> list[Finding]:
         new = (fresh / name).read_bytes()
         old = (shipped / name).read_bytes() if (shipped / name).is_file() else b""
         if not _same_record(old, new):
-            findings.append(_differs(RECORD, shipped / name, new, f"{id_}/{name}"))
+            findings.append(_differs(RECORD, shipped / name, new, f"{id_}/{name}", write_rejected))
     new = (fresh / ARRAYS).read_bytes()
     old = (shipped / ARRAYS).read_bytes() if (shipped / ARRAYS).is_file() else b""
     if old != new:
         where = f"{id_}/{ARRAYS}: {_first_difference(old, new, fresh)}"
-        findings.append(_differs(BYTES, shipped / ARRAYS, new, where))
+        findings.append(_differs(BYTES, shipped / ARRAYS, new, where, write_rejected))
     return findings
 
 
@@ -161,12 +165,12 @@ def _first_difference(old: bytes, new: bytes, fresh: Path) -> str:
     return f"{len(found)} arrays, first {found[0]}" if found else "length"
 
 
-def _differs(code: str, path: Path, new: bytes, where: str) -> Finding:
+def _differs(code: str, path: Path, new: bytes, where: str, write_rejected: bool) -> Finding:
     rejected = path.with_name(f"{path.name}.rej")
-    rejected.parent.mkdir(parents=True, exist_ok=True)
-    rejected.write_bytes(new)
+    if write_rejected:
+        rejected.write_bytes(new)
     return Finding.of(
-        code, "check", where, expected="the shipped bytes", got=f"others, written to {rejected.name}",
+        code, "check", where, expected="the shipped bytes", got=f"others, written to {rejected.name}" if write_rejected else "others",
         hint="never overwrite a shipped file before the difference is understood",
     )  # fmt: skip
 

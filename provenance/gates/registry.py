@@ -99,6 +99,34 @@ GATES: Final[tuple[Gate, ...]] = (
         packages=("pydantic",),
         limit_s=120.0,
     ),
+    Gate(
+        "fixtures.provenance",
+        "Every shipped array has its digest, and an origin that its producer can have.",
+        ("captures",),
+        Label.STRUCTURAL_ONLY,
+        "assay.provenance.gates.parity:fixtures_provenance",
+        packages=("pydantic",),
+        limit_s=120.0,
+    ),
+    Gate(
+        "parity.oracle-upstream",
+        "The oracles agree with every upstream capture; ids, orders and rows exactly.",
+        ("captures", "oracles"),
+        Label.CORRECTNESS_FIXTURE,
+        "assay.provenance.gates.parity:oracle_upstream",
+        packages=("numpy",),
+        limit_s=300.0,
+    ),
+    Gate(
+        "capture.check",
+        "The pinned upstream, run again, gives the shipped captures bit for bit.",
+        ("captures",),
+        Label.IMPLEMENTED,
+        "assay.provenance.gates.parity:capture_check",
+        needs=("capture",),
+        packages=("transformers", "torch", "numpy"),
+        limit_s=600.0,
+    ),
 )
 """Every gate that can be run; ids are unique and never reused."""
 
