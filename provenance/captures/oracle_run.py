@@ -4,7 +4,6 @@ This path shares nothing with the collection: the oracles read the configuration
 Only the translation of layouts is here: upstream keeps one more column of the convolution and puts heads first.
 """
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -96,7 +95,9 @@ def _weights(fixture: Fixture, geometry: Any) -> Any:
         from assay.oracles.model import RuleWeights
 
         return RuleWeights(geometry)
-    return importlib.import_module("assay.oracles.fixture").FixtureWeights()
+    from assay.oracles.fixture import FixtureWeights
+
+    return FixtureWeights()
 
 
 def _states(state: Any, geometry: Any) -> dict[Rung, Array]:

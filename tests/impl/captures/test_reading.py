@@ -49,7 +49,11 @@ def edit(folder: Path, change: Edit) -> None:
 
 def test_a_minimal_capture_is_accepted(folder: Path) -> None:
     judgement = judge_capture(folder, JudgeOptions())
-    assert (judgement.verdict, judgement.facts["arrays"], judgement.facts["arraysWithoutDigest"]) == ("accepted", 2, 2)
+    assert (judgement.verdict, judgement.facts["arrays"], judgement.facts["arraysWithoutDigest"]) == (
+        "accepted",
+        2,
+        2,
+    )
 
 
 @pytest.mark.parametrize(
@@ -168,8 +172,6 @@ def test_a_bad_description_is_one_line_and_exit_1(
     assert lines[0].startswith(f"assay: error: {code}: capture.json")
 
 
-def test_validate_tells_captures_and_fixtures_apart(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_validate_tells_captures_and_fixtures_apart(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", str(folder), "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["kind"] == "capture"
