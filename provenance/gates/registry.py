@@ -4,6 +4,10 @@ To add a gate: write a function `(GateContext) -> GateResult` in a module beside
 it. The row decides which components the gate counts for and from which rung on it is required. A component reaches a
 rung only when every gate of that rung and of all lower rungs has passing, current evidence; a rung without a gate
 can't be reached, so a component without gates stays a `hypothesis`.
+
+Import what the gate judges in the gate's own module, not by a computed name: evidence is about the import closure of
+that module and of the component, and a gate that loads anything else is inconclusive (`gate.subject-incomplete`). A
+gate that runs a mutation battery is one call of `assay.provenance.gates.batteries.battery_result`.
 """
 
 from typing import Final

@@ -226,6 +226,21 @@ def test_a_killed_run_keeps_its_evidence_leaves_no_process_and_reads_as_truncate
     assert not (folder / "run.json").exists()
 
 
+def test_two_runs_at_once_keep_one_chain_and_a_folder_each(tmp_path: Path) -> None:
+    command = [
+        sys.executable, "-m", "assay.provenance.cli", "gate", "--only", "provenance", "--format", "json",
+        "--evidence", str(tmp_path / "evidence"), "--out", str(tmp_path / "runs"),
+    ]  # fmt: skip
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
+    runs = [json.loads(process.communicate()[0]) for process in started]
+    chain = Ledger(tmp_path / "evidence").read()
+    assert chain.findings == ()
+    assert {entry.record.run for entry in chain.entries} == {one["run"] for one in runs}
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+    heads = {entry.digest for entry in chain.entries}
+    assert all(one["head"] in heads and one["outcome"] == "pass" for one in runs)
+
+
 def test_what_the_log_says_is_what_the_run_says(make_gate: MakeGate, run: RunIt) -> None:
     done, folder = run(make_gate("fails"))
     lines = [json.loads(line) for line in (folder / "run.jsonl").read_text().splitlines()]
