@@ -33,6 +33,7 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.impl.captures.reading",
     "assay.impl.stores.files",
     "assay.impl.stores.foreign",
+    "assay.impl.stores.foreign_gguf",
     "assay.impl.stores.header_set",
     "assay.impl.stores.inventory",
     "assay.impl.stores.safetensors",

@@ -115,6 +115,13 @@ def judge_foreign(judgement: Judgement, layout: Layout, contract: Contract, conv
         Finding.of(CONVERSION, "identity", str(layout.folder.name), expected=f"{contract.identity.repository} itself",
                    got=f"{conversion.title}, by {', '.join(conversion.marks)}")
     )  # fmt: skip
+    gguf = [name for name in layout.names if name.endswith(".gguf")]
+    if gguf and not layout.headers:
+        from assay.impl.stores.foreign_gguf import judge_gguf_folder
+
+        judge_gguf_folder(judgement, layout.folder, gguf, contract)
+        judgement.not_checked.append("values: a conversion's numbers are not those of the checkpoint")
+        return
     _judge_config(judgement, layout, contract)
     if layout.headers:
         _judge_tensors(judgement, layout, contract)

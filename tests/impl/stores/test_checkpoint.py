@@ -306,3 +306,39 @@ def test_at_true_size_nothing_is_wrong_and_no_payload_is_read(checkpoint: Path, 
                  if (tmp_path / "s" / name).exists())  # fmt: skip
     assert bytes_read < 2 * pinned + 1_000_000
     assert peak_kib * 1024 < 256 << 20
+
+
+@pytest.mark.checkpoint
+def test_a_shard_one_byte_short_is_a_wrong_size_and_a_tensor_beyond_its_end(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    write_sparse_checkpoint(checkpoint, tmp_path / "s")
+    name = "model-00131-of-00131.safetensors"
+    os.truncate(tmp_path / "s" / name, (tmp_path / "s" / name).stat().st_size - 1)
+    faults = judge_checkpoint(tmp_path / "s", JudgeOptions()).faults
+    assert [(finding.code, finding.where) for finding in faults] == [
+        ("safetensors.span.inside", f"{name}: lm_head.weight"),
+        ("files.size", name),
+    ]
+
+
+@pytest.mark.checkpoint
+def test_a_shard_under_another_name_is_told_by_the_index_and_the_digest(real: Path) -> None:
+    old, new = "model-00131-of-00131.safetensors", "model-00132-of-00131.safetensors"
+    edit_json(
+        real / "model.safetensors.index.json",
+        lambda index: index["weight_map"].update(
+            {k: new for k, v in index["weight_map"].items() if v == old}
+        ),
+    )
+    codes = {(finding.code, finding.where) for finding in judge_checkpoint(real, JudgeOptions()).faults}
+    assert {("index.shards", old), ("index.shards", new)} <= codes
+
+
+@pytest.mark.checkpoint
+def test_a_tensor_that_is_gone_everywhere_shows_in_the_totals(real: Path) -> None:
+    index = real / "model.safetensors.index.json"
+    edit_json(index, lambda document: document["weight_map"].pop("model.visual.pos_embed.weight"))
+    codes = {(finding.code, finding.where) for finding in judge_checkpoint(real, JudgeOptions()).faults}
+    assert ("inventory.totals", "tensors") in codes
+    assert ("inventory.classes", "vision (model.visual.*)") in codes

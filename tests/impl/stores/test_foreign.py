@@ -185,14 +185,6 @@ def test_a_wrong_field_of_a_conversion_rejects_it_and_a_dropped_field_does_not(t
     )
 
 
-def test_a_folder_with_a_gguf_is_a_gguf_conversion_with_every_area_open(tmp_path: Path) -> None:
-    (tmp_path / "model-q4.gguf").write_bytes(b"GGUF\x03\0\0\0" + bytes(16))
-    judgement = judge_checkpoint(tmp_path, JudgeOptions())
-    assert judgement.facts["conversion"] == "a llama.cpp GGUF conversion"
-    assert set(judgement.areas.values()) == {"inconclusive"}
-    assert judgement.faults == []
-
-
 def test_another_family_is_said_to_be_one_in_two_lines(tmp_path: Path) -> None:
     config = {
         "model_type": "qwen3_5_moe",

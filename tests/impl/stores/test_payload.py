@@ -139,3 +139,10 @@ def test_a_killed_run_goes_on_with_the_shards_that_are_left(miniature: Path, tmp
     assert judgement.verdict == "accepted"
     assert judgement.facts["payload"]["shards_resumed"] in {1, 2}
     assert judgement.facts["payload"]["shards_hashed"] == 3 - judgement.facts["payload"]["shards_resumed"]
+
+
+def test_a_shard_that_the_manifest_names_and_nobody_has_leaves_the_payload_open(miniature: Path) -> None:
+    (miniature / SHARDS[0]).unlink()
+    judgement = judge(miniature, None)
+    assert judgement.areas["payload"] == "inconclusive"
+    assert ("payload.unread", SHARDS[0]) in [(finding.code, finding.where) for finding in judgement.gaps]
