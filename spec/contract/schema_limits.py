@@ -10,8 +10,8 @@ SCHEMA_CANNOT_SAY: Final[tuple[str, ...]] = (
     "That tensor names are distinct once the roles are expanded.",
     (
         "That 1.0 is no integer and 1 is no number: draft 2020-12 compares values, a contract compares what is "
-        "written. A second reader must redefine its integer check to whole literals, and its number check to "
-        "literals with a fraction or an exponent."
+        "written. A second reader must read the keyword `type` so: an integer is a literal without fraction and "
+        "exponent, a number is one with."
     ),
     "That a pattern's end is the end of the text: some readers let one line end follow it.",
 )
