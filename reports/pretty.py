@@ -8,12 +8,13 @@ from assay.spec.documents.run import Run
 from assay.spec.documents.run_comparison import RunComparison
 
 _ROWS = 30
+_WIDTH = 1000
 
 
 def pretty(document: Run | RunComparison) -> str:
     """Returns the lines of a document."""
     lines = _run(document) if isinstance(document, Run) else _comparison(document)
-    return "\n".join(lines)
+    return "\n".join(clean(line, _WIDTH) for line in lines)
 
 
 def _run(run: Run) -> list[str]:

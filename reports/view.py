@@ -24,7 +24,7 @@ VALUES_PER_GATE: Final = 24
 
 OUTCOME_WORDS: Final = {"pass": "pass", "fail": "fail", "inconclusive": "inconclusive", "not-run": "not run"}
 STATES: Final = ("pass", "fail", "inconclusive", "not-run", "stale")
-_WORST_FIRST: Final = ("fail", "inconclusive", "not-run", "pass")
+_ORDER: Final = ("fail", "inconclusive", "pass", "not-run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +142,10 @@ def view_of(run: Run) -> RunView:
 
 
 def _gates(run: Run, names: "_Anchors") -> list[GateView]:
-    """Worst first, else in the order of the run; findings are dealt out until the report has enough."""
+    """What fails first, what was not run last; findings are dealt out until the report has enough."""
     left = FINDINGS_PER_REPORT
     views = []
-    for gate in sorted(run.gates, key=lambda one: _WORST_FIRST.index(one.outcome)):
+    for gate in sorted(run.gates, key=_rank):
         shown = gate.findings[: min(FINDINGS_PER_GATE, left)]
         left -= len(shown)
         values = flat_values(gate.measurements)
@@ -164,6 +164,11 @@ def _gates(run: Run, names: "_Anchors") -> list[GateView]:
             )
         )
     return views
+
+
+def _rank(gate: GateRecord) -> int:
+    is_missed = gate.required and gate.outcome == "not-run"
+    return _ORDER.index("inconclusive" if is_missed else gate.outcome)
 
 
 def flat_values(measurements: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:

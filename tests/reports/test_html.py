@@ -182,3 +182,10 @@ def test_the_sentence_of_a_hypothesis_is_said_not_to_be_shown(mixed_run: Run) ->
     text = Page(render(mixed_run, "html")).plain
     hypotheses = sum(label.label == "hypothesis" for label in mixed_run.labels)
     assert text.count("Not shown: ") == hypotheses == 1
+
+
+def test_a_required_gate_that_was_not_run_is_in_the_red_list(good_run: Run) -> None:
+    missed = good_run.gates[-1].model_copy(update={"required": True})
+    text = Page(render(good_run.model_copy(update={"gates": [*good_run.gates[:-1], missed]}), "html")).plain
+    assert "What does not hold (1)" in text
+    assert "required, but not run: no Apple GPU on this machine" in text
