@@ -135,7 +135,7 @@ def encoded(value: Value) -> bytes:
 def _packed(kind: ValueType, values: list[object]) -> bytes:
     if kind is ValueType.BOOL:
         if not all(isinstance(one, bool) for one in values):
-            raise ValueError("a BOOL is True or False")
+            raise ValueError(f"{values!r} is not of type BOOL")
     elif any(isinstance(one, (bool, str)) for one in values):
         raise ValueError(f"{values!r} is not of type {kind.name}")
     try:
