@@ -6,7 +6,12 @@ from typing import Final
 from assay.mutations.battery import Battery
 from assay.spec.errors import usage_error
 
-BATTERIES: Final[dict[str, str]] = {"fixtures": "assay.mutations.fixtures"}
+BATTERIES: Final[dict[str, str]] = {
+    "fixtures": "assay.mutations.fixtures",
+    "expert-store": "assay.mutations.expert_store",
+    "ple-store": "assay.mutations.ple_store",
+    "store-bytes": "assay.mutations.store_bytes",
+}
 """Battery name -> module with a `BATTERY`; in the order in which they run."""
 
 

@@ -59,6 +59,7 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.oracles.clauses",
     "assay.provenance.oracle_input",
     "assay.mutations.clauses",
+    "assay.mutations.store_bytes",
     "assay.impl.stores.blocks",
     "assay.impl.stores.expert_repack",
     "assay.impl.stores.expert_rules",

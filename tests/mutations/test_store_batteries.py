@@ -32,5 +32,7 @@ def test_every_field_of_the_expert_header_is_mutated() -> None:
 
 
 def test_every_field_of_the_row_header_is_mutated() -> None:
-    fields = {one.field.split("[")[0] for one in ple_store.mutations(BatteryContext()) if one.area == "header"}
+    fields = {
+        one.field.split("[")[0] for one in ple_store.mutations(BatteryContext()) if one.area == "header"
+    }
     assert fields == set(PleHeader.__slots__)
