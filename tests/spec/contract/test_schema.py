@@ -122,6 +122,7 @@ def test_the_schema_itself_is_valid_draft_2020_12() -> None:
     Reader.check_schema(SCHEMA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROFILES)
 def test_both_readers_agree_on_structural_mutations_of_every_leaf(name: str) -> None:
     """Each leaf in its own model; that models are judged in their place is the next test's claim."""
@@ -151,6 +152,7 @@ def test_both_readers_agree_on_structural_mutations_of_every_leaf(name: str) -> 
     assert refused > 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROFILES)
 def test_both_readers_agree_on_whole_documents_at_the_place_of_each_section(name: str) -> None:
     document = profile_document(name)
