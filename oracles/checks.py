@@ -57,7 +57,7 @@ def numbers(name: str, value: Any, dtype: DTypeLike, shape: Sequence[int | None]
         raw = np.asarray(value)
     except ValueError:
         raise refuse(TYPE, name, expected="rows of equal length", got="a ragged array") from None
-    if raw.dtype.kind not in "fiu" and not (raw.size == 0 and raw.dtype.kind != "O"):
+    if raw.dtype.kind not in "fiu":
         raise refuse(TYPE, name, expected="numbers", got=f"values of type {raw.dtype}")
     if shape is not None:
         shaped(name, raw, shape)

@@ -101,6 +101,13 @@ def test_gates_follow_the_stored_logarithm() -> None:
     assert beta == pytest.approx([0.5, 0.731059], abs=1e-6)
 
 
+def test_gates_take_rows_of_tokens() -> None:
+    """Two tokens of three heads: the stored logarithm belongs to the head, exp(log 2) doubles the second."""
+    log_decay, beta = gdn.gates(np.zeros((2, 3)), np.zeros((2, 3)), [0.0, math.log(2), 0.0], np.zeros(3))
+    assert log_decay == pytest.approx(np.array([[-0.693147, -1.386294, -0.693147]] * 2), abs=1e-5)
+    assert beta.tolist() == [[0.5] * 3] * 2
+
+
 def test_softplus_keeps_its_small_end() -> None:
     """softplus(-30) = exp(-30) = 9.357623e-14, not 0."""
     log_decay, _ = gdn.gates([-30.0], [0.0], [0.0], [0.0])

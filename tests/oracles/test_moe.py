@@ -106,5 +106,18 @@ def test_a_missing_expert_is_refused_by_name() -> None:
     assert_refused("oracle.argument.domain", "k", lambda: block(k=4))
 
 
+def test_a_fused_matrix_of_odd_rows_or_another_rank_is_refused() -> None:
+    for rows in (np.zeros((3, 1)), np.zeros(2), np.zeros((2, 2, 2))):
+        assert_refused("oracle.argument.domain", "gate_up", lambda rows=rows: moe.split_fused(rows))
+
+
+def test_the_two_halves_of_an_expert_must_agree() -> None:
+    assert_refused("oracle.argument.shape", "up", lambda: moe.expert([1.0], [[1.0]], [[1.0], [2.0]], [[1.0]]))
+    assert_refused("oracle.argument.shape", "down", lambda: moe.expert([1.0], [[1.0]], [[1.0]], [[1.0, 2.0]]))
+    assert moe.expert([1.0], [[1.0]] * 2, [[1.0]] * 2, [[1.0, 1.0]])[0] == pytest.approx(
+        2 * 0.731059, abs=1e-5
+    )
+
+
 def test_combining_refuses_an_id_without_an_output() -> None:
     assert_refused("oracle.argument.domain", "ids[0]", lambda: moe.combine([3], [1.0], [[0.0]] * 3))

@@ -84,6 +84,32 @@ def test_the_tokenizer_size_gives_other_multipliers() -> None:
     assert ple.multipliers(seed=1234, vocab_size=248077)[0] == 12984081294479
 
 
+def test_the_second_layer_has_multipliers_of_its_own() -> None:
+    """Ordinal 1, and a vocabulary of 13: printed by a C program."""
+    assert ple.multipliers(ordinal=1) == [3352040966061, 19752442147475, 10742103100073]
+    assert ple.multipliers(vocab_size=13) == [589070248966791929, 362485235752429893, 653946433189588159]
+
+
+def test_the_smallest_arguments_of_the_derivation() -> None:
+    """A vocabulary of 2^63 - 1 leaves a bound of 1 for every multiplier; two lags are the fewest."""
+    assert ple.multipliers(seed=0, vocab_size=2**63 - 1, ngram_size=2) == [1, 1]
+    assert ple.multipliers(vocab_size=1, ngram_size=2)[0] % 2 == 1
+    assert ple.primes(base=1, count=1, divisor=1) == ([2], [0], 2, 2)
+    for name, value in (
+        ("seed", -1),
+        ("vocab_size", 0),
+        ("vocab_size", 2**63),
+        ("ngram_size", 1),
+        ("ordinal", -1),
+    ):
+        assert_refused(
+            "oracle.argument.domain", name, lambda name=name, value=value: ple.multipliers(**{name: value})
+        )
+    for name in ("base", "count", "divisor"):
+        assert_refused("oracle.argument.domain", name, lambda name=name: ple.primes(**{name: 0}))
+    assert_refused("oracle.argument.domain", "count", lambda: ple.primes(count=1025))
+
+
 def test_primes_and_offsets_of_the_published_model() -> None:
     found = ple.primes()
     assert found.primes == PRODUCTION_PRIMES

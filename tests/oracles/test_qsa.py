@@ -69,6 +69,38 @@ def test_infinite_scores_are_ordered() -> None:
     assert qsa.select([0, np.inf, -np.inf, 1], 2, 16, 4).groups.tolist() == [1, 3]
 
 
+def test_a_ratio_of_one_and_a_budget_of_none_are_answered() -> None:
+    assert qsa.select([2, 1], 1, 2, 1).tokens.tolist() == [0]
+    assert qsa.select([2], 0, 5, 4).tokens.tolist() == [4]
+    assert qsa.groups([3, 4], 1).starts.tolist() == [3, 4]
+
+
+def test_the_largest_anchor_keeps_its_positions_exact() -> None:
+    """2^53 is the last: beyond it a double can't hold a position."""
+    assert qsa.select([], 1, 1, 4, first_position=2**53).tokens.tolist() == [2**53]
+    assert_refused(
+        "oracle.argument.domain", "first_position", lambda: qsa.select([], 1, 1, 4, first_position=2**53 + 1)
+    )
+
+
+def test_more_tokens_than_any_context_are_refused_before_they_are_listed() -> None:
+    assert_refused("oracle.argument.domain", "visible", lambda: qsa.select([], 1, 2**24 + 1, 2**25))
+
+
+def test_padding_may_be_marked_by_minus_one() -> None:
+    assert qsa.groups([-1, 0, 1], 2).groups.tolist() == [[1, 2]]
+    assert_refused("oracle.argument.domain", "positions[0]", lambda: qsa.groups([-2, 0], 2))
+
+
+def test_the_first_of_two_nan_scores_is_named() -> None:
+    assert_refused("oracle.qsa.nan-score", "scores[1]", lambda: qsa.select([0, np.nan, np.nan], 1, 12, 4))
+
+
+def test_a_group_of_slots_that_do_not_exist_is_refused() -> None:
+    call = {"groups": [[0, 2]], "starts": [0], "weight": [0.0, 0.0], "rotary_dim": 2, "sections": (1, 0, 0)}
+    assert_refused("oracle.argument.domain", "groups", lambda: qsa.pool(np.zeros((2, 2)), **call))
+
+
 def test_scores_are_asked_for_complete_groups_only() -> None:
     assert_refused("oracle.argument.shape", "scores", lambda: qsa.select([0, 1, 2], 1, 11, 4))
 
@@ -196,6 +228,21 @@ def test_attention_reads_absolute_positions_from_its_anchor() -> None:
     )
 
 
+def test_heads_that_are_no_multiple_are_refused() -> None:
+    def call(heads: int, key_heads: int) -> object:
+        rows = np.zeros((1, key_heads, 1))
+        return qsa.attend(np.zeros((1, heads, 1)), rows, rows, [0])
+
+    assert_refused("oracle.argument.domain", "q", lambda: call(3, 2))
+    assert_refused("oracle.argument.domain", "q", lambda: call(3, 0))
+    assert np.shape(call(3, 1)) == (1, 3, 1)
+
+
+def test_a_row_behind_the_cache_is_refused() -> None:
+    rows = np.zeros((2, 1, 1))
+    assert_refused("oracle.argument.domain", "tokens[1]", lambda: qsa.attend([[[0.0]]], rows, rows, [1, 2]))
+
+
 def test_each_query_may_have_its_own_rows() -> None:
     y = qsa.attend(np.zeros((2, 1, 1)), np.zeros((2, 1, 1)), [[[1.0]], [[2.0]]], [[0], [1]])
     assert y.ravel().tolist() == [1, 2]
@@ -223,6 +270,13 @@ def test_dense_attention_is_causal() -> None:
     """The first of two queries sees rows 0 .. 1, the second 0 .. 2."""
     y = qsa.dense(np.zeros((2, 1, 1)), np.zeros((3, 1, 1)), [[[0.0]], [[6.0]], [[30.0]]])
     assert y.ravel().tolist() == [3, 12]
+
+
+def test_as_many_queries_as_rows_are_the_whole_sequence() -> None:
+    rows = np.zeros((2, 1, 1))
+    assert qsa.dense(rows, rows, [[[2.0]], [[4.0]]]).ravel().tolist() == [2, 3]
+    assert_refused("oracle.argument.domain", "q", lambda: qsa.dense(np.zeros((3, 1, 1)), rows, rows))
+    assert_refused("oracle.qsa.dense-ceiling", "k", lambda: qsa.dense(rows, rows, rows, ceiling=1))
 
 
 def test_dense_attention_accepts_2051_keys_and_refuses_2052() -> None:

@@ -48,6 +48,28 @@ def test_streams_are_normed_apart() -> None:
     assert mix(wide=[5.0, 7.0], up=[[0.0], [0.0]]).read[0] == pytest.approx(0.5, abs=1e-6)
 
 
+def test_gates_multiply_the_normed_row_value_by_value() -> None:
+    """Hidden 2: streams [3, 4] and [4, 3], all gates 1/2: the mean of 0.848528 and 1.131371, halved."""
+    read = residual.read(
+        [3.0, 4.0, 4.0, 3.0], np.zeros(4), np.zeros((1, 4)), np.zeros((4, 1)), np.zeros((2, 4)), 2
+    )
+    assert read.read == pytest.approx([0.494975, 0.494975], abs=1e-6)
+
+
+def test_the_read_averages_streams_and_not_neighbours() -> None:
+    """Streams [1, 0] and [0, 0]: normed [sqrt 2, 0] and 0; half of the gate, half of the mean: 0.353553 and 0."""
+    read = residual.read(
+        [1.0, 0.0, 0.0, 0.0], np.zeros(4), np.zeros((1, 4)), np.zeros((4, 1)), np.zeros((2, 4)), 2
+    )
+    assert read.read == pytest.approx([0.353553, 0.0], abs=1e-6)
+
+
+def test_a_single_stream_is_a_residual_too() -> None:
+    assert residual.apply([1.0, 2.0], [10.0, 20.0], [0.5]).tolist() == [6, 12]
+    read = residual.read([3.0, 4.0], np.zeros(2), np.zeros((1, 2)), np.zeros((2, 1)), np.zeros((1, 2)), 1)
+    assert read.read == pytest.approx([0.424264, 0.565685], abs=1e-6)
+
+
 def test_the_final_mixer_reads_and_injects_nothing() -> None:
     read = residual.final_mix([5.0, -7.0], [0.0, 0.0], [[2.0, 0.0]], [[1.0], [0.0]], 2, 1e-12)
     assert read.shape == (1,)
@@ -74,6 +96,8 @@ def test_a_wrong_shape_is_refused_by_name(where: str, change: dict[str, object])
 
 def test_a_width_that_streams_do_not_share_is_refused() -> None:
     assert_refused("oracle.argument.domain", "wide", lambda: mix(streams=3))
+    assert_refused("oracle.argument.domain", "wide", lambda: mix(wide=[]))
+    assert_refused("oracle.argument.domain", "streams", lambda: mix(streams=0))
 
 
 def test_apply_refuses_a_wide_row_of_another_width() -> None:

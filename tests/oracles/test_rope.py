@@ -43,6 +43,11 @@ def test_a_uneven_share_falls_back_to_time() -> None:
     assert rope.angles(np.array([[7], [8], [9]]), 8, 1.0, (3, 1, 0)).tolist() == [[7, 8, 7, 7]]
 
 
+def test_a_section_ends_where_its_share_is_used_up() -> None:
+    """Sections 6, 2, 0: height has frequencies 1 and 4; frequency 7 would be its third and is time's."""
+    assert rope.angles(np.array([[0], [1], [2]]), 16, 1.0, (6, 2, 0)).tolist() == [[0, 1, 0, 0, 1, 0, 0, 0]]
+
+
 def test_products_depend_on_distance_alone() -> None:
     random = np.random.default_rng(3)
     q, k = random.normal(size=(1, 1, 8)), random.normal(size=(1, 1, 8))
