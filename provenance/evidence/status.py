@@ -14,6 +14,7 @@ from assay.provenance.components import Component
 from assay.provenance.evidence.ledger import Chain, Entry
 from assay.provenance.evidence.subjects import SourceTree, bench
 from assay.provenance.gates.base import Gate
+from assay.provenance.gates.inputs import INPUTS
 from assay.spec.documents.base import FindingRecord
 from assay.spec.documents.evidence import Bench, Evidence, Subject
 from assay.spec.documents.run import LabelRecord, OutcomeText, SupportRecord
@@ -268,5 +269,9 @@ def _next_steps(labels: Sequence[LabelRecord], registry: Registry, *, is_damaged
     waiting = wanted("not-run")
     if now := [id_ for id_ in waiting if not needs[id_]]:
         steps.append(f"run what has no evidence yet: assay gate {' '.join(now)}")
-    steps.extend(f"bring {' and '.join(needs[id_])}, then: assay gate {id_}" for id_ in waiting if needs[id_])
+    steps += [
+        f"with {' and '.join(INPUTS[need][0] for need in needs[id_])}: assay gate {id_}"
+        for id_ in waiting
+        if needs[id_]
+    ]
     return steps

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.provenance.components import Component
+from assay.provenance.evidence.durable import Disk
 from assay.provenance.evidence.ledger import Chain, Entry, Ledger
 from assay.provenance.evidence.status import Present, Registry, compute_status, decisive_records
 from assay.provenance.gates.base import Gate
@@ -198,6 +199,13 @@ def test_evidence_about_another_component_does_not_count(make_record: MakeRecord
     assert label_of(make_record("structure", subjects={"other": SUBJECT})) == "hypothesis"
 
 
+def test_the_next_step_of_a_gate_that_needs_an_input_says_what_to_bring() -> None:
+    gate = Gate("vectors", "A gate.", ("sample",), Label.CORRECTNESS_FIXTURE, "", needs=("metal",))
+    assert status_of(registry=Registry((SAMPLE,), (gate,), {})).next_steps == [
+        "with an Apple GPU: assay gate vectors"
+    ]
+
+
 def test_the_decisive_records_are_those_that_the_labels_stand_on(
     passes: Passes, make_record: MakeRecord
 ) -> None:
@@ -206,6 +214,13 @@ def test_the_decisive_records_are_those_that_the_labels_stand_on(
         f"{1:064x}",
         f"{2:064x}",
     ]
+
+
+class Unflushed(Disk):
+    """A disk that does not wait for the device, since these ledgers need not survive a power cut."""
+
+    def flush(self, descriptor: int) -> None:
+        pass
 
 
 events = st.tuples(
@@ -223,7 +238,7 @@ def test_removing_any_evidence_never_raises_a_label(
 ) -> None:
     folder = Path(tempfile.mkdtemp())
     try:
-        ledger = Ledger(folder)
+        ledger = Ledger(folder, Unflushed())
         for id_ in IDS:
             ledger.append(make_record(id_))  # so that there is a high label to fall from
         for id_, outcome, subject, seam in history:
