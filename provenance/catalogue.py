@@ -28,6 +28,7 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.impl.stores.contract_inventory",
     "assay.impl.stores.config_fields",
     "assay.impl.stores.checkpoint",
+    "assay.impl.stores.checkpoint_reader",
     "assay.impl.captures.fixtures",
     "assay.impl.captures.npy",
     "assay.impl.captures.reading",

@@ -4,20 +4,22 @@ Every stage that can be judged is judged. A digest that differs stops nothing: t
 differs. What is absent leaves the verdict open; what is wrong rejects.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from assay.impl.stores.config_fields import (
     PRIVATE,
+    is_other_family,
     judge_config,
     judge_family,
     nearest_profile,
-    nearest_profile_by_names,
+    nearest_profile_by_tensors,
 )
 from assay.impl.stores.contract_inventory import judge_inventory
 from assay.impl.stores.files import file_digest
-from assay.impl.stores.foreign import UNJUDGED, is_other_family, judge_foreign, recognise
+from assay.impl.stores.foreign import UNJUDGED, judge_foreign, recognise
 from assay.impl.stores.hash_derivation import judge_hash
 from assay.impl.stores.header_set import HEADER_SET_NAME
 from assay.impl.stores.inventory import Inventory, gather_inventory
@@ -27,7 +29,6 @@ from assay.spec.clauses import Authority, declare
 from assay.spec.contract import Contract
 from assay.spec.errors import AdmissionError, Finding
 from assay.spec.judgement import Judgement, JudgeOptions
-from assay.spec.profiles import PROFILES, load_profile
 
 DIGEST: Final = declare(
     "files.digest", Authority.PIN, "A published file has its published SHA-256.",
@@ -74,14 +75,15 @@ def judge_checkpoint(folder: Path, options: JudgeOptions) -> Judgement:
 
 
 def _profile_of(layout: Layout) -> Contract:
-    """Returns the profile that the config is nearest to; without a legible config, the one that the names are."""
+    """Returns the profile that the config is nearest to; without a legible config, the one that the tensors are."""
     if layout.config is not None:
-        public = load_profile(PROFILES[0])
-        return public if is_other_family(layout.config, public) else nearest_profile(layout.config)
-    if layout.index is not None:
-        return nearest_profile_by_names(layout.index.owners)
-    return nearest_profile_by_names(
-        tensor.name for header in layout.headers.values() for tensor in header.tensors
+        return nearest_profile(layout.config)
+    if layout.headers:
+        return nearest_profile_by_tensors(
+            (tensor.name, tensor.shape) for header in layout.headers.values() for tensor in header.tensors
+        )
+    return nearest_profile_by_tensors(
+        (name, None) for name in (layout.index.owners if layout.index is not None else ())
     )
 
 
@@ -188,18 +190,21 @@ def _name_fields_in_digest_finding(judgement: Judgement, fields: list[Finding]) 
             judgement.faults[number] = replace(finding, hint=hint)
 
 
+def judge_shard_names(files: Iterable[str], contract: Contract) -> list[Finding]:
+    """Compares the names of the shards with the published ones, if the profile has any."""
+    if contract.source_pins is None:
+        return []
+    pinned, named = {shard.name for shard in contract.source_pins.shards}, set(files)
+    absent = [Finding.of(SHARD_NAMES, "index", name, expected="a shard of the index", got="not named")
+              for name in sorted(pinned - named)]  # fmt: skip
+    return absent + [Finding.of(SHARD_NAMES, "index", name, expected="no such shard", got="named by the index")
+                     for name in sorted(named - pinned)]  # fmt: skip
+
+
 def _judge_index(judgement: Judgement, layout: Layout, contract: Contract) -> None:
     faults, gaps = layout.found("index")
-    pins = contract.source_pins
-    if layout.index is not None and pins is not None:
-        pinned, named = {shard.name for shard in pins.shards}, set(layout.index.files)
-        faults = [
-            *faults,
-            *(Finding.of(SHARD_NAMES, "index", name, expected="a shard of the index", got="not named")
-              for name in sorted(pinned - named)),
-            *(Finding.of(SHARD_NAMES, "index", name, expected="no such shard", got="named by the index")
-              for name in sorted(named - pinned)),
-        ]  # fmt: skip
+    if layout.index is not None:
+        faults = [*faults, *judge_shard_names(layout.index.files, contract)]
     judgement.judged("index", faults, gaps)
 
 

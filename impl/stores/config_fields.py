@@ -42,17 +42,38 @@ _ABSENT: Final = object()
 
 
 def nearest_profile(config: dict[str, Any]) -> Contract:
-    """Returns the packaged profile whose config differs in the fewest leaves; the first one among equals."""
+    """Returns the packaged profile whose config differs in the fewest leaves; the public one for another family."""
+    public = load_profile(PROFILES[0])
+    if is_other_family(config, public):
+        return public
     return min(map(load_profile, PROFILES), key=lambda profile: sum(1 for _ in _differences(profile, config)))
 
 
-def nearest_profile_by_names(names: Iterable[str]) -> Contract:
-    """Returns the packaged profile whose tensor names differ least from these; the first one among equals."""
-    found = set(names)
-    return min(
-        map(load_profile, PROFILES), key=lambda profile: len(found ^ {spec.name for spec in expand_tensors(profile)})
-        if found else 0,
-    )  # fmt: skip
+def nearest_profile_by_tensors(tensors: Iterable[tuple[str, tuple[int, ...] | None]]) -> Contract:
+    """Returns the packaged profile that knows the most of these tensors; the public one among equals.
+
+    Args:
+        tensors: name and shape; without a shape the name alone counts, and names that are not there count against.
+    """
+    found = dict(tensors)
+
+    def fit(profile: Contract) -> int:
+        specs = {spec.name: spec.shape for spec in expand_tensors(profile)}
+        known = sum(1 for name, shape in found.items() if name in specs and shape in {None, specs[name]})
+        return known - (len(specs.keys() - found.keys()) if None in found.values() else 0)
+
+    return max(map(load_profile, PROFILES), key=fit)
+
+
+def is_other_family(config: dict[str, Any], contract: Contract) -> bool:
+    """Says whether both model types name another family; one alone is an edit and is judged as one."""
+    text = config.get("text_config")
+    text_type = text.get("model_type") if isinstance(text, dict) else None
+    return (
+        isinstance(config.get("model_type"), str)
+        and config["model_type"] not in {contract.identity.model_type, contract.identity.text_model_type}
+        and text_type != contract.identity.text_model_type
+    )
 
 
 def judge_family(config: dict[str, Any], contract: Contract) -> list[Finding]:

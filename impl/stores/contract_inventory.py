@@ -1,7 +1,7 @@
 """Judges an inventory against the tensors that a profile expands to, and against its published totals."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from assay.impl.stores.inventory import STAGE, Inventory, InventoryRow
@@ -72,6 +72,25 @@ def judge_inventory(inventory: Inventory, contract: Contract, *, is_complete: bo
         findings += _judge_classes(inventory.rows, contract)
         findings += _judge_totals(inventory, contract)
     return findings
+
+
+def judge_names(names: Iterable[str], contract: Contract) -> list[Finding]:
+    """Returns every name that the roles expand to and that is not there, and every one that no role explains."""
+    found = set(names)
+    expected = {spec.name for spec in expand_tensors(contract)}
+    prefixes = (contract.exclusions.vision_prefix, contract.exclusions.mtp_prefix)
+    absent = [Finding.of(MISSING, STAGE, name, expected="an entry", got="no such tensor")
+              for name in sorted(expected - found)]  # fmt: skip
+    strange = [Finding.of(UNEXPECTED, STAGE, name, expected="a role of the profile", got="an entry")
+               for name in sorted(found - expected) if not name.startswith(prefixes)]  # fmt: skip
+    counts = {
+        "vision": (contract.exclusions.vision_tensors, prefixes[0]),
+        "mtp": (contract.exclusions.mtp_tensors, prefixes[1]),
+    }
+    classes = [Finding.of(CLASSES, STAGE, f"{name} ({prefix}*)", expected=f"{count} tensors", got=f"{got} tensors")
+               for name, (count, prefix) in counts.items()
+               if (got := sum(1 for one in found if one.startswith(prefix))) != count]  # fmt: skip
+    return absent + strange + classes
 
 
 def _judge_row(row: InventoryRow, spec: TensorSpec) -> list[Finding]:

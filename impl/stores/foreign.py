@@ -6,9 +6,9 @@ which areas agree with the profile all the same, and what can't be judged, does.
 
 import re
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from assay.impl.stores.config_fields import EXTRA, MISSING, judge_config, judge_family
+from assay.impl.stores.config_fields import EXTRA, MISSING, is_other_family, judge_config, judge_family
 from assay.impl.stores.foreign_names import ConversionMap, map_conversion
 from assay.impl.stores.hash_derivation import INPUTS, judge_hash
 from assay.impl.stores.inventory import gather_inventory
@@ -85,17 +85,6 @@ def recognise(layout: Layout, contract: Contract) -> Conversion | None:
     if any(_SPLIT_EXPERT.search(name) for name in names):
         return Conversion("a re-save with one tensor an expert", ("*.mlp.experts.N.* names",))
     return None
-
-
-def is_other_family(config: dict[str, Any], contract: Contract) -> bool:
-    """Says whether both model types name another family; one alone is an edit and is judged as one."""
-    text = config.get("text_config")
-    text_type = text.get("model_type") if isinstance(text, dict) else None
-    return (
-        isinstance(config.get("model_type"), str)
-        and config["model_type"] not in {contract.identity.model_type, contract.identity.text_model_type}
-        and text_type != contract.identity.text_model_type
-    )
 
 
 def judge_foreign(judgement: Judgement, layout: Layout, contract: Contract, conversion: Conversion) -> None:

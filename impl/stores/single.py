@@ -1,19 +1,23 @@
 """Judges one file of a checkpoint on its own: a config, an index, a safetensors file or a header set."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from assay.impl.stores.checkpoint import judge_config_area, refuse_private
-from assay.impl.stores.config_fields import nearest_profile
+from assay.impl.stores.checkpoint import judge_config_area, judge_shard_names, refuse_private
+from assay.impl.stores.config_fields import nearest_profile, nearest_profile_by_tensors
+from assay.impl.stores.contract_inventory import judge_inventory, judge_names
 from assay.impl.stores.files import file_digest
 from assay.impl.stores.header_set import read_header_set
 from assay.impl.stores.inventory import Inventory, gather_inventory
 from assay.impl.stores.safetensors import Header, read_header
-from assay.impl.stores.shard_index import read_index
+from assay.impl.stores.shard_index import TOTAL_SIZE, read_index
 from assay.impl.stores.strict_json import read_json_object
+from assay.spec.contract import Contract, expand_tensors
 from assay.spec.errors import Finding
 from assay.spec.judgement import Judgement, JudgeOptions
 
+_STRANGER: Final = "roles: no tensor of it belongs to a profile that is known here"
 _PAYLOAD: Final = "payload: values and digests of the stored tensors"
 
 
@@ -35,23 +39,40 @@ def judge_config_file(path: Path, options: JudgeOptions) -> Judgement:
     return judgement
 
 
-def judge_index_file(path: Path, options: JudgeOptions) -> Judgement:  # noqa: ARG001 - every judge takes both
-    """Judges an index on its own: its form and its names."""
+def judge_index_file(path: Path, options: JudgeOptions) -> Judgement:
+    """Judges an index on its own: its form, its shards, its size, and its names against the roles of the profile."""
     judgement = Judgement("index")
     index, findings = read_index(path)
-    judgement.judged("index", findings)
-    if index is not None:
-        judgement.facts |= {
-            "tensors": len(index.owners),
-            "shards": len(index.files),
-            "total_size": index.total_size,
-        }
     judgement.not_checked.append("headers: the shards that the index names were not opened")
+    if index is None:
+        judgement.judged("index", findings)
+        return judgement
+    judgement.facts |= {
+        "tensors": len(index.owners),
+        "shards": len(index.files),
+        "total_size": index.total_size,
+    }
+    contract = nearest_profile_by_tensors((name, None) for name in index.owners)
+    if not _knows_any(index.owners, contract):
+        judgement.judged("index", findings)
+        judgement.not_checked.append(_STRANGER)
+        return judgement
+    judgement.facts["profile"] = contract.identity.profile_id
+    if refuse_private(judgement, contract, options):
+        return judgement
+    pins = contract.source_pins
+    if pins is not None and index.total_size not in {None, pins.source_bytes}:
+        where = f"{path.name}: metadata.total_size"
+        findings.append(
+            Finding.of(TOTAL_SIZE, "index", where, expected=pins.source_bytes, got=index.total_size)
+        )
+    judgement.judged("index", [*findings, *judge_shard_names(index.files, contract)])
+    judgement.judged("inventory", judge_names(index.owners, contract))
     return judgement
 
 
-def judge_safetensors_file(path: Path, options: JudgeOptions) -> Judgement:  # noqa: ARG001 - every judge takes both
-    """Judges the header or headers of one file."""
+def judge_safetensors_file(path: Path, options: JudgeOptions) -> Judgement:
+    """Judges the header or headers of one file, and its tensors against the roles of the profile that knows them."""
     judgement = Judgement("safetensors")
     headers: dict[str, Header]
     findings: list[Finding]
@@ -64,9 +85,27 @@ def judge_safetensors_file(path: Path, options: JudgeOptions) -> Judgement:  # n
     judgement.judged("headers", findings)
     judgement.not_checked.append(_PAYLOAD)
     inventory, doubles = gather_inventory(None, headers)
-    judgement.judged("inventory", doubles)
     judgement.facts |= facts_of(inventory, headers)
+    contract = nearest_profile_by_tensors((row.name, row.shape) for row in inventory.rows)
+    if not _knows_any([row.name for row in inventory.rows], contract):
+        judgement.judged("inventory", doubles)
+        judgement.not_checked.append(_STRANGER)
+        return judgement
+    judgement.facts["profile"] = contract.identity.profile_id
+    if refuse_private(judgement, contract, options):
+        return judgement
+    pins = contract.source_pins
+    is_complete = pins is not None and len(headers) == pins.shard_count
+    if not is_complete:
+        judgement.not_checked.append("totals and absent tensors: this is a part of a checkpoint")
+    judgement.judged("inventory", [*doubles, *judge_inventory(inventory, contract, is_complete=is_complete)])
     return judgement
+
+
+def _knows_any(names: Iterable[str], contract: Contract) -> bool:
+    known = {spec.name for spec in expand_tensors(contract)}
+    prefixes = (contract.exclusions.vision_prefix, contract.exclusions.mtp_prefix)
+    return any(name in known or name.startswith(prefixes) for name in names)
 
 
 def facts_of(inventory: Inventory, headers: dict[str, Header]) -> dict[str, object]:
