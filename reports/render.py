@@ -6,7 +6,7 @@ what it counts aloud.
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -53,8 +53,10 @@ def render(document: Run | RunComparison, format_: Format) -> str:
     return _template(f"comparison.{'html' if format_ == 'html' else 'md'}.j2", c=document)
 
 
-def write_reports(document: Run | RunComparison, directory: Path) -> dict[str, Path]:
-    """Writes all formats into `directory` and returns where each lies.
+def write_reports(
+    document: Run | RunComparison, directory: Path, *, without: Collection[Format] = ()
+) -> dict[str, Path]:
+    """Writes all formats into `directory`, or all but some, and returns where each lies.
 
     Each file is written beside, synced and renamed, so that a reader never meets half of one.
     """
@@ -62,6 +64,8 @@ def write_reports(document: Run | RunComparison, directory: Path) -> dict[str, P
     files = RUN_FILES if isinstance(document, Run) else COMPARISON_FILES
     written = {}
     for format_, name in files.items():
+        if format_ in without:
+            continue
         written[str(format_)] = directory / name
         write_durably(directory / name, render(document, format_).encode("utf-8"))
     return written

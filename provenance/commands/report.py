@@ -43,7 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _render(loaded: LoadedRun, arguments: argparse.Namespace) -> int:
     # A run that was cut off may still be going on: its folder is left alone.
     folder: Path | None = arguments.out or (None if loaded.truncated else loaded.folder)
-    _finish(loaded.run, folder, arguments)
+    # In its own folder run.json is the source of the others and is not written again.
+    is_own = folder is not None and loaded.folder is not None and folder.resolve() == loaded.folder.resolve()
+    _finish(loaded.run, folder, arguments, keeps_json=is_own and not loaded.truncated)
     codes = [_EXITS[loaded.run.outcome], *([ExitCode.INCONCLUSIVE] if loaded.truncated else [])]
     return worst_exit(codes)
 
@@ -65,12 +67,19 @@ def _compare(first: LoadedRun, second: LoadedRun, arguments: argparse.Namespace)
     return verdicts[comparison.verdict]
 
 
-def _finish(document: Run | RunComparison, folder: Path | None, arguments: argparse.Namespace) -> None:
-    """Writes into `folder`, if there is one, and prints; a run's own run.json is the source and is not rewritten."""
+def _finish(
+    document: Run | RunComparison,
+    folder: Path | None,
+    arguments: argparse.Namespace,
+    *,
+    keeps_json: bool = False,
+) -> None:
+    """Writes into `folder`, if there is one, and prints the asked format."""
     from assay.reports.pretty import pretty
-    from assay.reports.render import render, write_reports
+    from assay.reports.render import Format, render, write_reports
 
-    written = write_reports(document, folder) if folder else {}
+    without: tuple[Format, ...] = ("json",) if keeps_json else ()
+    written = write_reports(document, folder, without=without) if folder else {}
     shape = output_format(arguments)
     if shape == "pretty":
         emit(pretty(document))

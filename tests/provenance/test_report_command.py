@@ -57,6 +57,16 @@ def test_a_run_is_found_by_folder_file_or_name(named: str, capsys: pytest.Captur
     assert (Path("assay-out/r") / "index.html").is_file()
 
 
+def test_rendering_again_leaves_run_json_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_run(Path("r"), gate("g", "pass"))
+    before = (folder / "run.json").read_bytes()
+    main(["report", "r"])
+    assert (folder / "run.json").read_bytes() == before
+    assert {path.name for path in folder.iterdir()} == {
+        "run.jsonl", "run.json", "index.html", "junit.xml", "summary.md"
+    }  # fmt: skip
+
+
 def test_out_says_where_the_report_goes(capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_run(Path("r"), gate("g", "pass"))
     assert main(["report", "r", "--out", "sample"]) == 0
