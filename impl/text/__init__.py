@@ -1,0 +1,1 @@
+"""The text pipeline: chat rendering that keeps provenance, tokenizing, decoding, parsing, the vocabulary boundary."""

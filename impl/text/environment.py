@@ -1,0 +1,302 @@
+"""Jinja with provenance: compiles a template so that every text in it carries its origin, or refuses.
+
+Jinja's own parser, scoping and code generator do the work; the generator is told to write constants as ropes and to
+send every operation through this environment, which allows what it can follow and refuses the rest.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from types import MethodType
+from typing import Any, Final
+
+from jinja2 import TemplateError, Undefined, nodes
+from jinja2.compiler import CodeGenerator, Frame
+from jinja2.exceptions import SecurityError
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.runtime import Context, LoopContext, Macro
+from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
+from jinja2.utils import Namespace
+
+from assay.impl.text.filters import TESTS, Safe, make_filters
+from assay.impl.text.methods import (
+    MAPPING_METHODS,
+    SEQUENCE_METHODS,
+    TEXT_METHODS,
+    Method,
+    as_text,
+    percent,
+    template_words,
+)
+from assay.impl.text.origin import COMPUTED, TEMPLATE, refuse
+from assay.impl.text.rope import Rope, joined, rope
+
+LOOP_NAMES: Final = frozenset({
+    "index", "index0", "revindex", "revindex0", "first", "last", "length", "previtem", "nextitem", "depth",
+    "depth0", "cycle", "changed",
+})  # fmt: skip
+REFUSED_GLOBALS: Final = ("lipsum", "cycler", "joiner")
+REFUSED_NODES: Final = (
+    nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends, nodes.Block, nodes.EvalContextModifier,
+    nodes.ScopedEvalContextModifier, nodes.MarkSafe, nodes.MarkSafeIfAutoescape, nodes.EnvironmentAttribute,
+    nodes.ExtensionAttribute, nodes.ImportedName, nodes.InternalName, nodes.ContextReference,
+    nodes.DerivedContextReference, nodes.OverlayScope,
+)  # fmt: skip
+MAX_EXPONENT: Final = 64
+
+
+class Function:
+    """A function that the environment offers to templates; what isn't one can't be called."""
+
+    __slots__ = ("function", "name")
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self.name = name
+        self.function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function."""
+        return self.function(*args, **kwargs)
+
+
+class ChatNamespace(Namespace):
+    """`namespace(...)`: names are the template's, values are followed like any other."""
+
+
+class GenerationTag(Extension):
+    """`{% generation %}`: marks the assistant's own text for training; here only its body counts."""
+
+    tags = {"generation"}  # noqa: RUF012 - the name and form that Jinja asks for
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        """Reads the tag up to `endgeneration`."""
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body).set_lineno(line)
+
+
+class ProvenanceGenerator(CodeGenerator):
+    """Writes constants as ropes, and outputs and concatenations as calls of the environment."""
+
+    environment: "ProvenanceEnvironment"
+
+    def visit_Const(self, node: nodes.Const, frame: Frame) -> None:  # noqa: N802 - the name that Jinja calls
+        """Writes a constant; text becomes a rope of the template's own origin."""
+        if isinstance(node.value, str):
+            self.write(self.environment.literal(node.value))
+        else:
+            super().visit_Const(node, frame)
+
+    def visit_TemplateData(self, node: nodes.TemplateData, _: Frame) -> None:  # noqa: N802 - the name that Jinja calls
+        """Writes the text between tags."""
+        self.write(self.environment.literal(node.data))
+
+    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802 - the name that Jinja calls
+        """Writes `~`."""
+        self.write("environment.concatenate((")
+        for part in node.nodes:
+            self.visit(part, frame)
+            self.write(", ")
+        self.write("))")
+
+    def visit_Call(self, node: nodes.Call, frame: Frame, forward_caller: bool = False) -> None:  # noqa: N802 - the name that Jinja calls
+        """Writes a call; keyword arguments taken from a value are refused, since their names are text."""
+        if node.dyn_kwargs is not None:
+            raise refuse("call", "keyword arguments from a mapping (**)", expected="named arguments")
+        super().visit_Call(node, frame, forward_caller=forward_caller)
+
+    def _output_child_to_const(self, *_: Any) -> str:
+        raise nodes.Impossible
+
+    def _output_child_pre(self, *_: Any) -> None:
+        self.write("environment.printed(")
+
+    def _output_child_post(self, *_: Any) -> None:
+        self.write(")")
+
+
+class ProvenanceEnvironment(ImmutableSandboxedEnvironment):
+    """The environment of one template."""
+
+    code_generator_class = ProvenanceGenerator
+    intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
+
+    def __init__(self, clock: datetime | None) -> None:
+        super().__init__(
+            trim_blocks=True, lstrip_blocks=True, optimized=False, extensions=[GenerationTag, loopcontrols]
+        )
+        self.literals: list[Rope] = []
+        self._known: dict[str, int] = {}
+        self.filters = make_filters(self.getitem, self.undefined)
+        self.tests = dict(TESTS)
+        self.globals = {
+            "raise_exception": Function("raise_exception", _raise_exception),
+            "namespace": Function("namespace", _namespace),
+            "range": Function("range", safe_range),
+            "dict": Function("dict", _dict),
+            "strftime_now": Function("strftime_now", _clock(clock)),
+            **{name: Function(name, _refused_global(name)) for name in REFUSED_GLOBALS},
+        }
+
+    @staticmethod
+    def concat(pieces: Iterable[Any]) -> Rope:  # type: ignore[override]
+        """Joins the output of a template, macro or block."""
+        return joined([ProvenanceEnvironment.printed(piece) for piece in pieces])
+
+    @staticmethod
+    def printed(value: Any) -> Rope:
+        """Returns the text that `{{ value }}` prints."""
+        if isinstance(value, Rope):
+            return value
+        return value.text if isinstance(value, Safe) else as_text("output", value)
+
+    @staticmethod
+    def concatenate(values: tuple[Any, ...]) -> Rope:
+        """Returns what `~` makes."""
+        return joined([as_text("~", value) for value in values])
+
+    def literal(self, text: str) -> str:
+        """Returns the source of a constant: an entry of the table of the template's own texts."""
+        if text not in self._known:
+            self._known[text] = len(self.literals)
+            self.literals.append(rope(text, TEMPLATE))
+        return f"environment.literals[{self._known[text]}]"
+
+    def check(self, tree: nodes.Template) -> None:
+        """Refuses statements whose text would come from somewhere else."""
+        for kind in REFUSED_NODES:
+            found = tree.find(kind)
+            if found is not None:
+                raise refuse(
+                    f"line {found.lineno}", type(found).__name__.lower(), expected="a self-contained template"
+                )
+
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805, PYI063 - as Jinja has it
+        """Calls what a template may call: offered functions, methods, macros, loops."""
+        allowed = isinstance(__obj, (Function, Method, Macro, LoopContext, Undefined)) or (
+            isinstance(__obj, MethodType) and isinstance(__obj.__self__, LoopContext)
+        )
+        if not allowed:
+            if not callable(__obj):
+                raise TypeError(f"{type(__obj).__name__!r} object is not callable")
+            raise refuse("call", f"an object of type {type(__obj).__name__}")
+        return __context.call(__obj, *args, **kwargs)
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """Applies an arithmetic operator; formatting follows origins, powers are bounded."""
+        if operator == "%" and isinstance(left, Rope):
+            return percent(left, right)
+        if isinstance(left, Safe) or isinstance(right, Safe):
+            raise refuse(operator, "text after `safe`", expected="output only")
+        if operator == "**" and isinstance(right, (int, float)) and abs(right) > MAX_EXPONENT:
+            raise refuse(operator, f"the exponent {right}", expected=f"at most {MAX_EXPONENT}")
+        return super().call_binop(context, operator, left, right)
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Returns `obj.attribute` as plain Jinja would: a method of the value's type first, then an item."""
+        method = self._method(obj, attribute)
+        return method if method is not None else self._item(obj, rope(attribute, TEMPLATE), attribute)
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        """Returns `obj[argument]`: an item first, then a method of the value's type."""
+        if isinstance(argument, str):
+            raise refuse("item access", "a plain string, whose origin is unknown")
+        name = argument.text if isinstance(argument, Rope) else None
+        try:
+            found = self._subscript(obj, argument)
+        except (TypeError, LookupError, AttributeError):
+            method = self._method(obj, name) if name is not None else None
+            return (
+                method if method is not None else self._missing(obj, name if name is not None else argument)
+            )
+        return found
+
+    def _item(self, obj: Any, key: Rope, name: str) -> Any:
+        try:
+            return self._subscript(obj, key)
+        except (TypeError, LookupError, AttributeError):
+            return self._missing(obj, name)
+
+    def _subscript(self, obj: Any, key: Any) -> Any:
+        if isinstance(obj, (Rope, Mapping, list, tuple, range)):
+            return obj[key]
+        if isinstance(obj, Undefined):
+            return obj[key]
+        raise TypeError(f"{type(obj).__name__!r} object is not subscriptable")
+
+    def _method(self, obj: Any, name: str) -> Any:
+        """Returns the attribute that plain Jinja would find on a value, None if it has none."""
+        if isinstance(obj, Rope):
+            return self._from_table(obj, name, TEXT_METHODS, str)
+        if isinstance(obj, dict):
+            return self._from_table(obj, name, MAPPING_METHODS, dict)
+        if isinstance(obj, (list, tuple)):
+            return self._from_table(obj, name, SEQUENCE_METHODS, type(obj))
+        if isinstance(obj, LoopContext) and name in LOOP_NAMES:
+            return getattr(obj, name)
+        if isinstance(obj, Undefined) and not name.startswith("__"):
+            return getattr(obj, name)
+        if isinstance(obj, Namespace) and not name.startswith("_"):
+            try:
+                return getattr(obj, name)
+            except AttributeError:
+                return None
+        if obj is None or isinstance(obj, (bool, int, float)):
+            if hasattr(obj, name):
+                raise refuse(f"attribute {name}", f"of a {type(obj).__name__}")
+            return None
+        if name.startswith("_"):
+            return self.unsafe_undefined(obj, name)
+        raise refuse(f"attribute {name}", f"of an object of type {type(obj).__name__}")
+
+    def _from_table(self, obj: Any, name: str, table: Mapping[str, Any], plain: type) -> Any:
+        if name in table:
+            return Method(name, table[name], obj)
+        if not hasattr(plain, name):
+            return None
+        stand_in = plain()
+        if name.startswith("_") or not self.is_safe_attribute(stand_in, name, None):
+            return self.unsafe_undefined(stand_in, name)
+        raise refuse(f"method {name}", f"of a {plain.__name__}")
+
+    def _missing(self, obj: Any, name: Any) -> Undefined:
+        return self.undefined(obj="" if isinstance(obj, Rope) else obj, name=name)
+
+
+def _raise_exception(message: Any = None) -> Any:
+    raise TemplateError(
+        message.text if isinstance(message, Rope) else as_text("raise_exception", message).text
+    )
+
+
+def _namespace(*args: Any, **kwargs: Any) -> ChatNamespace:
+    if args:
+        raise refuse("namespace", "positional arguments", expected="named values")
+    for name in kwargs:
+        if name.startswith("_"):
+            raise SecurityError(f"a namespace can't hold the name {name!r}")
+    return ChatNamespace(**kwargs)
+
+
+def _dict(*args: Any, **kwargs: Any) -> dict[Any, Any]:
+    return {**dict(*args), **template_words(kwargs)}
+
+
+def _clock(clock: datetime | None) -> Callable[[Rope], Rope]:
+    def strftime_now(form: Rope) -> Rope:
+        if clock is None:
+            raise refuse(
+                "strftime_now",
+                "no clock",
+                expected="a moment given with the request, so that a prompt repeats",
+            )
+        return rope(clock.strftime(form.text), COMPUTED)
+
+    return strftime_now
+
+
+def _refused_global(name: str) -> Callable[..., Any]:
+    def refused(*_: Any, **__: Any) -> Any:
+        raise refuse(f"function {name}", "a call")
+
+    return refused

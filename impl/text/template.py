@@ -1,0 +1,226 @@
+"""One chat template, rendered twice: with provenance, and plainly to hold the first rendering to it."""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from jinja2 import TemplateError, TemplateSyntaxError, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from assay.impl.text.environment import ProvenanceEnvironment
+from assay.impl.text.origin import TEMPLATE, Origin, OriginError, OriginKind, watching
+from assay.impl.text.rope import Piece, Rope, rope
+from assay.spec.clauses import Authority, declare
+from assay.spec.errors import ContractError, Finding
+
+SYNTAX = declare(
+    "chat.template.syntax",
+    Authority.INPUT,
+    "A chat template must be a template that Jinja can compile.",
+    source="Jinja 3.1",
+    cause="a damaged file, or a template of another engine",
+)
+RAISED = declare(
+    "chat.template.raised",
+    Authority.UPSTREAM,
+    "The template itself refuses the conversation.",
+    source="the checkpoint's chat template",
+    cause="a message order, role or value that the template's author excluded",
+)
+DIFFERS = declare(
+    "chat.render.differs",
+    Authority.RULE,
+    "Rendering with provenance gives the bytes, or the kind of error, that plain Jinja gives.",
+    source="field note AFN-006",
+    cause="an operation that is followed in another way than Jinja does it; a fault of assay or a new Jinja",
+)
+INPUT = declare(
+    "chat.input.json",
+    Authority.FORM,
+    "What a caller hands to a template is JSON: objects with text keys, arrays, text, numbers, booleans, null.",
+    source="field note AFN-006",
+    cause="an object of the calling program, a byte string, a set or a number that JSON lacks",
+)
+MAX_DEPTH: Final = 100
+
+
+class ChatTemplate:
+    """A compiled template.
+
+    Args:
+        source: the text of the template.
+        clock: the moment that `strftime_now` shows; without one a template that asks for it is refused.
+        constants: words of the tokenizer that templates use, such as `bos_token`; they count as template text.
+    """
+
+    def __init__(
+        self, source: str, *, clock: datetime | None = None, constants: Mapping[str, str] | None = None
+    ) -> None:
+        self.source = source
+        self._constants = dict(constants or {})
+        self._environment = ProvenanceEnvironment(clock)
+        plain = plain_environment(clock)
+        try:
+            self._environment.check(self._environment.parse(source))
+            self._template = self._environment.from_string(source)
+            self._plain = plain.from_string(source)
+        except TemplateSyntaxError as error:
+            raise ContractError(
+                Finding.of(
+                    SYNTAX,
+                    "template",
+                    f"line {error.lineno}",
+                    expected="Jinja syntax",
+                    got=error.message or "",
+                )
+            ) from None
+
+    def render(
+        self, variables: Mapping[str, Any], *, vocabulary: Mapping[str, frozenset[str]] | None = None
+    ) -> tuple[Piece, ...]:
+        """Returns the rendered pieces with their origins.
+
+        Args:
+            variables: what the caller gives, plain JSON.
+            vocabulary: closed sets by the last word of a path, such as `role`; a caller's value that was found in its
+                set is trusted as far as the set goes.
+
+        Raises:
+            OriginError: chat.origin.lost, when the template needs an operation that loses origins.
+            ContractError: chat.template.raised, when the template refuses; chat.render.differs, when the two
+                renderings part; chat.input.json, when a value is not JSON.
+        """
+        wrapped = wrap_all(variables, vocabulary or {})
+        wrapped |= {name: rope(word, TEMPLATE) for name, word in self._constants.items()}
+        plain, plain_error = self._render_plain({**variables, **self._constants})
+        result, error = self._render_followed(wrapped)
+        if (plain_error is None) != (error is None) or type(plain_error) is not type(error):
+            raise _differs(_named(plain_error) or "text", _named(error) or "text")
+        if error is not None:
+            message = (
+                str(plain_error) if isinstance(error, TemplateError) else f"{_named(error)}: {plain_error}"
+            )
+            raise ContractError(
+                Finding.of(
+                    RAISED,
+                    "template",
+                    "chat template",
+                    expected="a conversation that it renders",
+                    got=message,
+                )
+            )
+        if result is None or plain is None or result.text != plain:
+            raise _differs(f"{len(plain or '')} characters", f"{len(result or ())} characters, other text")
+        return result.pieces
+
+    def _render_followed(self, wrapped: dict[str, Any]) -> tuple[Rope | None, Exception | None]:
+        result: Rope | None = None
+        failure: Exception | None = None
+        with watching() as watched:
+            try:
+                result = self._environment.concat(
+                    self._template.root_render_func(self._template.new_context(wrapped))
+                )
+            except Exception as error:  # noqa: BLE001 - a template can raise anything; it is compared with plain Jinja
+                failure = error
+            lost = watched.first
+        if lost is not None:
+            raise lost
+        return result, failure
+
+    def _render_plain(self, variables: dict[str, Any]) -> tuple[str | None, Exception | None]:
+        try:
+            return self._plain.render(variables), None
+        except Exception as error:  # noqa: BLE001 - as above
+            return None, error
+
+
+def wrap_all(variables: Mapping[str, Any], vocabulary: Mapping[str, frozenset[str]]) -> dict[str, Any]:
+    """Returns the caller's values with text as ropes, each labelled with its path."""
+    return {name: _wrap(value, name, name, vocabulary, 0) for name, value in variables.items()}
+
+
+def _wrap(value: Any, path: str, word: str, vocabulary: Mapping[str, frozenset[str]], depth: int) -> Any:
+    kind = type(value)
+    if kind is str:
+        known = word in vocabulary and value in vocabulary[word]
+        return rope(value, Origin(OriginKind.VOCABULARY if known else OriginKind.CALLER, path))
+    if value is None or kind in {bool, int}:
+        return value
+    if kind is float and value - value == 0:
+        return value
+    if depth > MAX_DEPTH:
+        raise _not_json(path, f"nesting of at most {MAX_DEPTH}", "more")
+    if kind in {list, tuple}:
+        return [
+            _wrap(item, f"{path}[{index}]", "", vocabulary, depth + 1) for index, item in enumerate(value)
+        ]
+    if kind is dict:
+        out: dict[Rope, Any] = {}
+        for key, item in value.items():
+            if type(key) is not str:
+                raise _not_json(path, "text keys", f"a key of type {type(key).__name__}")
+            # Only fields of a message itself are closed vocabularies, not a tool parameter of the same name.
+            closed = key if depth == 1 and path.startswith("messages[") else ""
+            label = rope(key, Origin(OriginKind.CALLER, f"{path} (key)"))
+            out[label] = _wrap(item, f"{path}.{key}", closed, vocabulary, depth + 1)
+        return out
+    raise _not_json(path, "a JSON value", f"a value of type {kind.__name__}")
+
+
+class _PlainGenerationTag(Extension):
+    """`{% generation %}` of the plain environment: the body as a call block, as upstream has it."""
+
+    tags = {"generation"}  # noqa: RUF012 - the name and form that Jinja asks for
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.CallBlock(self.call_method("body"), [], [], body).set_lineno(line)
+
+    @staticmethod
+    def body(caller: Any) -> Any:
+        return caller()
+
+
+def plain_environment(clock: datetime | None) -> ImmutableSandboxedEnvironment:
+    """Returns the environment in which the public library renders chat templates, with a pinned clock."""
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_PlainGenerationTag, loopcontrols]
+    )
+
+    def raise_exception(message: str) -> None:
+        raise TemplateError(message)
+
+    def tojson(
+        value: Any,
+        ensure_ascii: bool = False,
+        indent: Any = None,
+        separators: Any = None,
+        sort_keys: bool = False,
+    ) -> str:
+        return json.dumps(
+            value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+        )
+
+    environment.filters["tojson"] = tojson
+    environment.globals["raise_exception"] = raise_exception
+    environment.globals["strftime_now"] = lambda form: "" if clock is None else clock.strftime(form)
+    return environment
+
+
+def _named(error: Exception | None) -> str:
+    return "" if error is None else type(error).__name__
+
+
+def _differs(expected: str, got: str) -> OriginError:
+    return OriginError(
+        Finding.of(DIFFERS, "render", "chat template", expected=f"plain Jinja's {expected}", got=got)
+    )
+
+
+def _not_json(where: str, expected: str, got: str) -> ContractError:
+    return ContractError(Finding.of(INPUT, "request", where, expected=expected, got=got))

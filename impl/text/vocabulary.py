@@ -1,0 +1,181 @@
+"""Four questions about an id that one number can't answer, and selection that asks the right one.
+
+Does a physical row exist? May it be sampled? Has it decode text? Does generation stop after it? Masking comes before
+every selection policy; what decoding does with an id never makes it sampleable.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from assay.spec.clauses import Authority, declare
+from assay.spec.errors import ContractError, Finding
+from assay.spec.text import TextContract
+
+Floats = npt.NDArray[np.floating]
+
+ID = declare(
+    "vocabulary.id",
+    Authority.RULE,
+    "An id is an integer inside the domain of whoever consumes it; it is never clamped.",
+    source="field note AFN-005; mlx-vlm 1917",
+    cause="an unassigned row of the output matrix was sampled, or a negative filler reached a lookup",
+)
+WIDTH = declare(
+    "vocabulary.logits.width",
+    Authority.RULE,
+    "Logits have one value for each physical row.",
+    source="field note AFN-005",
+    cause="an output matrix cut to the tokenizer's ids",
+)
+VALUE = declare(
+    "vocabulary.logits.value",
+    Authority.RULE,
+    "A logit of an id that may be sampled is a number, not NaN and not positive infinity.",
+    source="field note AFN-005",
+    cause="an overflow in the graph",
+)
+NOTHING = declare(
+    "vocabulary.logits.empty",
+    Authority.RULE,
+    "After masking at least one id is left to choose.",
+    source="field note AFN-005",
+    cause="a grammar mask that allows nothing, or a graph that returned negative infinity everywhere",
+)
+POLICY = declare(
+    "vocabulary.policy",
+    Authority.FORM,
+    "A selection policy keeps at least one id: top-k from 1 up, top-p in (0, 1], temperature above 0.",
+    source="field note AFN-005",
+    cause="a setting of zero",
+)
+
+
+class Vocabulary:
+    """The id domain of one profile."""
+
+    def __init__(self, contract: TextContract) -> None:
+        self.physical_rows = contract.physical_rows
+        self.effective_ids = contract.effective_ids
+        self._stops = frozenset(contract.stop_ids)
+
+    def has_row(self, id_: int) -> bool:
+        """Whether the output matrix has a row for this id."""
+        return 0 <= id_ < self.physical_rows
+
+    def is_sampleable(self, id_: int) -> bool:
+        """Whether generation may choose this id."""
+        return 0 <= id_ < self.effective_ids
+
+    def has_text(self, id_: int) -> bool:
+        """Whether the tokenizer decodes this id to text; ids beyond its own decode to nothing."""
+        return 0 <= id_ < self.effective_ids
+
+    def is_stop(self, id_: int) -> bool:
+        """Whether generation ends after this id."""
+        return id_ in self._stops
+
+    def bounded(self, ids: Sequence[int], where: str, *, rows: int | None = None) -> list[int]:
+        """Returns ids as they are, each inside the domain of a consumer; the n-gram hash and the embedding use this.
+
+        Args:
+            ids: what the consumer is about to use as indices.
+            where: the consumer, for the finding.
+            rows: its domain; the ids that the tokenizer can make unless it says otherwise.
+
+        Raises:
+            ContractError: vocabulary.id, at the first id outside.
+        """
+        limit = self.effective_ids if rows is None else rows
+        for index, one in enumerate(ids):
+            if type(one) is bool or not 0 <= one < limit or one != int(one):
+                raise _broken(ID, f"{where}[{index}]", f"an id in [0, {limit})", one)
+        return [int(one) for one in ids]
+
+    def masked(self, logits: Floats, allowed: npt.NDArray[np.uint32] | None = None) -> Floats:
+        """Returns a copy of the logits in which only ids that may be sampled are left.
+
+        Args:
+            logits: float [physical_rows].
+            allowed: a grammar's bit mask, uint32 [ceil(effective_ids / 32)], bit i of word w for id 32 w + i; bits
+                beyond the tokenizer's ids count for nothing.
+
+        Returns:
+            float [physical_rows], negative infinity wherever an id may not be chosen.
+
+        Raises:
+            ContractError: vocabulary.logits.width, vocabulary.logits.value or vocabulary.logits.empty.
+        """
+        if logits.shape != (self.physical_rows,):
+            raise _broken(WIDTH, "logits", f"shape ({self.physical_rows},)", logits.shape)
+        out = np.full_like(logits, -np.inf)
+        out[: self.effective_ids] = logits[: self.effective_ids]
+        if allowed is not None:
+            bits = np.unpackbits(allowed.view(np.uint8), bitorder="little")
+            kept = np.zeros(self.effective_ids, dtype=bool)
+            kept[: min(len(bits), self.effective_ids)] = bits[: self.effective_ids].astype(bool)
+            out[: self.effective_ids][~kept] = -np.inf
+        bad = np.flatnonzero(np.isnan(out) | np.isposinf(out))
+        if bad.size:
+            raise _broken(
+                VALUE, f"logits[{bad[0]}]", "a finite number or negative infinity", float(out[bad[0]])
+            )
+        if not np.isfinite(out).any():
+            raise _broken(NOTHING, "logits", "an id to choose", "negative infinity everywhere")
+        return out
+
+    def greedy(self, logits: Floats, allowed: npt.NDArray[np.uint32] | None = None) -> int:
+        """Returns the id with the largest logit, the smallest such id among equals."""
+        return int(np.argmax(self.masked(logits, allowed)))
+
+    def distribution(
+        self,
+        logits: Floats,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        allowed: npt.NDArray[np.uint32] | None = None,
+    ) -> npt.NDArray[np.float64]:
+        """Returns the probabilities after mask, temperature, top-k and top-p, in this order.
+
+        Returns:
+            float64 [physical_rows]; exactly 0 for every id that may not be chosen.
+
+        Order: equal logits are ordered by id; top-p keeps ids until their sum first reaches it.
+
+        Raises:
+            ContractError: vocabulary.policy, for a policy that keeps nothing; else as `masked`.
+        """
+        if not temperature > 0 or not 0 < top_p <= 1 or (top_k is not None and top_k < 1):
+            raise _broken(
+                POLICY,
+                "policy",
+                "temperature > 0, 0 < top_p <= 1, top_k >= 1",
+                f"{temperature}, {top_p}, {top_k}",
+            )
+        scores = self.masked(logits, allowed).astype(np.float64)
+        scores = (scores - scores.max()) / temperature
+        order = np.argsort(-scores, kind="stable")
+        order = order[np.isfinite(scores[order])]
+        order = order[:top_k] if top_k is not None else order
+        weights = np.exp(scores[order])
+        weights /= weights.sum()
+        if top_p < 1:
+            before = np.cumsum(weights) - weights
+            keep = before < top_p
+            order, weights = order[keep], weights[keep] / weights[keep].sum()
+        out = np.zeros(self.physical_rows, dtype=np.float64)
+        out[order] = weights
+        return out
+
+    def sample(self, logits: Floats, generator: np.random.Generator, **policy: float | None) -> int:
+        """Returns an id drawn from `distribution` with the caller's generator."""
+        chances = self.distribution(logits, **policy)  # type: ignore[arg-type]
+        ids = np.flatnonzero(chances)
+        return int(generator.choice(ids, p=chances[ids] / chances[ids].sum()))
+
+
+def _broken(code: str, where: str, expected: object, got: object) -> ContractError:
+    return ContractError(Finding.of(code, "vocabulary", where, expected=expected, got=got))
