@@ -1,21 +1,27 @@
 """The text contract: what the tokenizer, the chat template and the vocabulary of one profile must be.
 
-Four facts about ids are kept apart on purpose: how many rows the output matrix has, how many ids the tokenizer can
-make, which of them are added tokens, and which stop generation. None of them is derived from another.
+The ids come from the frozen profile; what only the text pipeline needs stands here: digests of files and of their
+meaning, the control atoms, and the texts of the template that an oracle must find, by length and digest.
 
 Source: field notes AFN-005 to AFN-008; the published tokenizer files of the pinned revision.
 """
 
-from typing import Annotated, Final, Literal
+from functools import cache
+from typing import Annotated, Final, Literal, get_args
 
 from pydantic import Field, model_validator
 
+from assay.spec.contract import Contract
+from assay.spec.contract.vocabulary import AddedToken
 from assay.spec.documents.base import Document, Sha256
+from assay.spec.profiles import load_profile
 
 Id = Annotated[int, Field(ge=0)]
 FileName = Literal[
     "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "chat_template.jinja"
 ]
+
+LiteralName = Literal["effort.xhigh", "effort.low", "tools.heading", "tools.instructions"]
 
 
 class FilePin(Document):
@@ -26,18 +32,10 @@ class FilePin(Document):
     sha256: Sha256
 
 
-class AddedToken(Document):
-    """One token that stands outside the merges; it matches its exact spelling and nothing else."""
-
-    id: Id
-    content: Annotated[str, Field(min_length=1)]
-    special: bool
-
-
 class LiteralPin(Document):
     """A text that the template carries, known by length and digest and never stored."""
 
-    name: Literal["effort.xhigh", "effort.low", "tools.heading", "tools.instructions"]
+    name: LiteralName
     size_bytes: Annotated[int, Field(ge=1)]
     sha256: Sha256
 
@@ -129,91 +127,91 @@ OLDER_PATTERN: Final = (
 )
 """The expression of the Qwen2 class, without combining marks; the convenience constructor rebuilds this one."""
 
-ADDED_SPELLINGS: Final = (
-    "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>",
-    "<|box_end|>", "<|quad_start|>", "<|quad_end|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>",
-    "<|image_pad|>", "<|video_pad|>", "<tool_call>", "</tool_call>", "<|fim_prefix|>", "<|fim_middle|>",
-    "<|fim_suffix|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>", "<tool_response>", "</tool_response>",
-    "<think>", "</think>", "<|audio_start|>", "<|audio_end|>", "<tts_pad>", "<tts_text_bos>", "<tts_text_eod>",
-    "<tts_text_bos_single>", "<|audio_pad|>",
-)  # fmt: skip
-_NOT_SPECIAL: Final = frozenset(range(14, 26))  # tool, fill-in-the-middle, repository and thinking tokens
-
 CONTROL_ATOMS: Final = (
     "<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>",
     "</tool_response>",
 )  # fmt: skip
 
 
-def added_tokens(first_id: int) -> tuple[AddedToken, ...]:
-    """Returns the family's 33 added tokens, numbered from `first_id`."""
-    return tuple(
-        AddedToken(id=first_id + index, content=content, special=index not in _NOT_SPECIAL)
-        for index, content in enumerate(ADDED_SPELLINGS)
+@cache
+def text_contract(profile: str) -> TextContract:
+    """Returns the text contract of a packaged profile, `qwen4exp` or `miniature`."""
+    frozen = load_profile(profile)
+    vocabulary = frozen.vocabulary
+    ids = vocabulary.tokenizer_ids
+    pins = _PINS[profile]
+    return TextContract(
+        profile=frozen.identity.profile_id,
+        pattern=PATTERN,
+        older_pattern=OLDER_PATTERN,
+        base_vocabulary=vocabulary.base_tokens,
+        effective_ids=vocabulary.effective_ids,
+        physical_rows=vocabulary.physical_rows,
+        added=tuple(vocabulary.added_tokens),
+        control_atoms=CONTROL_ATOMS,
+        stop_ids=tuple(vocabulary.stop_ids),
+        declared=DeclaredIds(bos=ids.bos, eos=ids.eos, pad=ids.pad),
+        files=pins.files or _pinned(frozen),
+        vocabulary_sha256=pins.vocabulary_sha256,
+        merges_sha256=pins.merges_sha256,
+        literals=pins.literals,
     )
 
 
-QWEN4EXP_TEXT: Final = TextContract(
-    profile="qwen4exp-base-v1",
-    pattern=PATTERN,
-    older_pattern=OLDER_PATTERN,
-    base_vocabulary=248_044,
-    effective_ids=248_077,
-    physical_rows=248_320,
-    added=added_tokens(248_044),
-    control_atoms=CONTROL_ATOMS,
-    stop_ids=(248_044, 248_046),
-    declared=DeclaredIds(bos=None, eos=248_046, pad=248_044),
-    files=(
-        FilePin(
-            name="tokenizer.json",
-            size_bytes=12_809_320,
-            sha256="0997f410c57a1f4e53b09e4be8f4a172d90edd9564368fb0847030937229b9f3",
-        ),
-        FilePin(
-            name="tokenizer_config.json",
-            size_bytes=17_928,
-            sha256="b11349aafa7cdc6a320767cf7ceb29ed82f7eda5d65e8e0819e76f0ce947bf27",
-        ),
-        FilePin(
-            name="vocab.json",
-            size_bytes=6_722_759,
-            sha256="ce99b4cb2983d118806ce0a8b777a35b093e2000a503ebde25853284c9dfa003",
-        ),
-        FilePin(
-            name="merges.txt",
-            size_bytes=3_353_259,
-            sha256="a9d356d7bdf1ef4949e3e748e95b8e10ad9d4e2e838eddc38a0a7b6b94d1db8d",
-        ),
-        FilePin(
-            name="chat_template.jinja",
-            size_bytes=8_952,
-            sha256="c3cf9e34abf4f9e36c2d72165aa9c132d3e2a725b6c2586aaa3a8af9d7a81041",
-        ),
-    ),
-    vocabulary_sha256="c39c2e23ff5b2c34598e82921096f697da6593888669ccdf03840df9175558bc",
-    merges_sha256="f73216a68eea59796c4f48025952a9a19c277c3b7a2d8af202591301ec229c15",
-    literals=(
-        LiteralPin(
-            name="effort.xhigh",
-            size_bytes=207,
-            sha256="982cfb432c323e6de8a3562b3456054e08709d51961bb3f50a3b74d351e5c7e3",
-        ),
-        LiteralPin(
-            name="effort.low",
-            size_bytes=136,
-            sha256="6b391e93fe4721f0b0a10bf81661d4ebce08eed424505cd2a73fbaf73f2a9b45",
-        ),
-        LiteralPin(
-            name="tools.heading",
-            size_bytes=61,
-            sha256="c1ac20d770de32b1f158c730a299681c8cc51b3868454fbba102ac9aeacad7bf",
-        ),
-        LiteralPin(
-            name="tools.instructions",
-            size_bytes=817,
-            sha256="c618bf70de036a3337fbf9cfaf7171d7b700d3e116d61b6f4a40511e1ab4e25b",
+def _pinned(frozen: Contract) -> tuple[FilePin, ...]:
+    published = frozen.source_pins.files if frozen.source_pins else {}
+    names: tuple[FileName, ...] = get_args(FileName)
+    return tuple(
+        FilePin(name=name, size_bytes=published[name].size_bytes, sha256=published[name].sha256)
+        for name in names
+        if name in published
+    )
+
+
+class _Pins(Document):
+    files: tuple[FilePin, ...] = ()  # those of the profile's own source pins need no second copy here
+    vocabulary_sha256: Sha256
+    merges_sha256: Sha256
+    literals: tuple[LiteralPin, ...]
+
+
+def _files(*rows: tuple[FileName, int, str]) -> tuple[FilePin, ...]:
+    return tuple(FilePin(name=name, size_bytes=size, sha256=digest) for name, size, digest in rows)
+
+
+def _literals(*rows: tuple[LiteralName, int, str]) -> tuple[LiteralPin, ...]:
+    return tuple(LiteralPin(name=name, size_bytes=size, sha256=digest) for name, size, digest in rows)
+
+
+# fmt: off
+_PINS: Final[dict[str, _Pins]] = {
+    "qwen4exp": _Pins(
+        # Both computed from the pinned vocab.json and merges.txt; a re-saved tokenizer.json must give the same.
+        vocabulary_sha256="c39c2e23ff5b2c34598e82921096f697da6593888669ccdf03840df9175558bc",
+        merges_sha256="f73216a68eea59796c4f48025952a9a19c277c3b7a2d8af202591301ec229c15",
+        literals=_literals(
+            ("effort.xhigh", 207, "982cfb432c323e6de8a3562b3456054e08709d51961bb3f50a3b74d351e5c7e3"),
+            ("effort.low", 136, "6b391e93fe4721f0b0a10bf81661d4ebce08eed424505cd2a73fbaf73f2a9b45"),
+            ("tools.heading", 61, "c1ac20d770de32b1f158c730a299681c8cc51b3868454fbba102ac9aeacad7bf"),
+            ("tools.instructions", 817, "c618bf70de036a3337fbf9cfaf7171d7b700d3e116d61b6f4a40511e1ab4e25b"),
         ),
     ),
-)
-"""The pinned checkpoint. The two digests of meaning were computed from the pinned `vocab.json` and `merges.txt`."""
+    "miniature": _Pins(
+        files=_files(
+            ("tokenizer.json", 15_488, "00a4ab8569af5a8c9e1eb5402999400a739a5b1ce049be822ee319ad7d9f2795"),
+            ("vocab.json", 4_062, "542fdf6c69de9dca1ed8e160d50a6623c7b9d5d7a1fe8319a6669051156a9767"),
+            ("merges.txt", 357, "9ebb0b556197b3864a3517eea367c48a19b66566eb8c9594f3a2ebfb6039c782"),
+            ("tokenizer_config.json", 6_291, "bd8731844dac12c62260b650e208e5d8f4c4d9f6e6bc439fcb9f5d39229d0c22"),
+            ("chat_template.jinja", 3_922, "aba86b271094b52de45ad3cebbdc74babf0fc6769d0680f25b29b4035e9ffadb"),
+        ),
+        vocabulary_sha256="0b319387da7589bf8fde65461bed4678c3b50784ba470b182fffa66c00575bfd",
+        merges_sha256="417abeba54859dc7f731fe5f04077a71cfdcce20d09c6f27ba404a01cb825f18",
+        literals=_literals(
+            ("effort.xhigh", 83, "a30a3b9b619e0e44b3b3ff1dee1b4f59a12de50c93f0d5100cf1c1e2653ff72e"),
+            ("effort.low", 25, "147efcb2e421f6883a1b310f1e588cafdf11222f0254f3f06105f8fd88825bc8"),
+            ("tools.heading", 42, "305bed93d7b5ed566a9a46967db1b962afdd8717467920fc2f82af6276b32757"),
+            ("tools.instructions", 135, "ebdfc7e008a688e6b6a96bcac7b55857133d047f4c9ab48d4c933b4c6f91c8b6"),
+        ),
+    ),
+}
+# fmt: on

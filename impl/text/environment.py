@@ -42,7 +42,7 @@ REFUSED_NODES: Final = (
     nodes.ExtensionAttribute, nodes.ImportedName, nodes.InternalName, nodes.ContextReference,
     nodes.DerivedContextReference, nodes.OverlayScope,
 )  # fmt: skip
-MAX_EXPONENT: Final = 64
+MAX_POWER_BITS: Final = 1024
 
 
 class Function:
@@ -188,8 +188,10 @@ class ProvenanceEnvironment(ImmutableSandboxedEnvironment):
             return percent(left, right)
         if isinstance(left, Safe) or isinstance(right, Safe):
             raise refuse(operator, "text after `safe`", expected="output only")
-        if operator == "**" and isinstance(right, (int, float)) and abs(right) > MAX_EXPONENT:
-            raise refuse(operator, f"the exponent {right}", expected=f"at most {MAX_EXPONENT}")
+        if operator == "**" and isinstance(left, int) and isinstance(right, int):
+            bits = left.bit_length() * abs(right)
+            if bits > MAX_POWER_BITS:
+                raise refuse(operator, f"a power of {bits} bits", expected=f"at most {MAX_POWER_BITS}")
         return super().call_binop(context, operator, left, right)
 
     def getattr(self, obj: Any, attribute: str) -> Any:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from assay.spec.clauses import Authority, declare
+from assay.spec.contract.vocabulary import AddedToken
 from assay.spec.errors import AdmissionError, Finding
-from assay.spec.text import AddedToken, DeclaredIds
+from assay.spec.text import DeclaredIds
 
 FORM = declare(
     "tokenizer.form",

@@ -11,7 +11,7 @@ from typing import Any, Final
 from jinja2 import Undefined, filters, tests
 from jinja2.exceptions import FilterArgumentError, UndefinedError
 
-from assay.impl.text.methods import as_text, join, percent, recased, replace, strip
+from assay.impl.text.methods import as_text, join, padded, percent, recased, replace, strip
 from assay.impl.text.origin import COMPUTED, OriginKind, refuse
 from assay.impl.text.rope import EMPTY, Piece, Rope, joined, merged, rope
 
@@ -109,6 +109,14 @@ def _trim(value: Any, characters: Rope | None = None) -> Rope:
 
 def _case(name: str) -> Callable[[Any], Rope]:
     return lambda value: recased(name)(_soft(name, value))
+
+
+def _title(value: Any) -> Rope:
+    text = _soft("title", value)
+    changed = filters.do_title(text.text)
+    if len(changed) != len(text):
+        raise refuse("title", "a text whose length changes with its case")
+    return text.relabelled(changed)
 
 
 def _replace(value: Any, old: Any, new: Any, count: int | None = None) -> Rope:
@@ -283,11 +291,11 @@ def make_filters(lookup: Lookup, undefined: type[Undefined]) -> dict[str, Callab
         return lookup(value, name)
 
     table: dict[str, Callable[..., Any]] = {
-        "trim": _trim, "upper": _case("upper"), "lower": _case("lower"), "capitalize": _case("capitalize"),
+        "trim": _trim, "upper": _case("upper"), "lower": _case("lower"), "title": _title, "capitalize": _case("capitalize"),
         "replace": _replace, "default": _default, "d": _default, "items": _items, "length": _length,
         "count": _length, "list": _list, "reverse": _reverse, "string": lambda value: _soft("string", value),
         "safe": _safe, "tojson": tojson, "int": _number(filters.do_int), "float": _number(filters.do_float),
-        "abs": abs, "round": _round, "wordcount": _number(filters.do_wordcount), "indent": _indent,
+        "abs": abs, "center": lambda value, width=80: padded("center")(_soft("center", value), width), "round": _round, "wordcount": _number(filters.do_wordcount), "indent": _indent,
         "format": lambda value, *args: percent(value, args), "map": mapped,
         "select": selected(wanted=True, by_attribute=False), "reject": selected(wanted=False, by_attribute=False),
         "selectattr": selected(wanted=True, by_attribute=True),

@@ -95,14 +95,14 @@ class ChatTemplate:
         """
         wrapped = wrap_all(variables, vocabulary or {})
         wrapped |= {name: rope(word, TEMPLATE) for name, word in self._constants.items()}
+        result, error = self._render_followed(
+            wrapped
+        )  # first: it is the one that bounds what a template may do
         plain, plain_error = self._render_plain({**variables, **self._constants})
-        result, error = self._render_followed(wrapped)
         if (plain_error is None) != (error is None) or type(plain_error) is not type(error):
             raise _differs(_named(plain_error) or "text", _named(error) or "text")
         if error is not None:
-            message = (
-                str(plain_error) if isinstance(error, TemplateError) else f"{_named(error)}: {plain_error}"
-            )
+            message = str(plain_error) if type(error) is TemplateError else f"{_named(error)}: {plain_error}"
             raise ContractError(
                 Finding.of(
                     RAISED,
@@ -187,9 +187,12 @@ class _PlainGenerationTag(Extension):
 
 
 def plain_environment(clock: datetime | None) -> ImmutableSandboxedEnvironment:
-    """Returns the environment in which the public library renders chat templates, with a pinned clock."""
+    """Returns the environment in which the public library renders chat templates, with a pinned clock.
+
+    The optimizer is off: it would run a template's constant expressions, of any size, while compiling.
+    """
     environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_PlainGenerationTag, loopcontrols]
+        trim_blocks=True, lstrip_blocks=True, optimized=False, extensions=[_PlainGenerationTag, loopcontrols]
     )
 
     def raise_exception(message: str) -> None:

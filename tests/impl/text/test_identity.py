@@ -1,0 +1,145 @@
+"""A tokenizer directory is judged by bytes, and its tokenizer.json by meaning."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.impl.text.facts import MAX_FILE_BYTES
+from assay.impl.text.identity import judge_files, judge_tokenizer
+from assay.impl.text.miniature import tokenizer_files
+from assay.spec.judgement import Judgement, JudgeOptions
+from assay.spec.text import OLDER_PATTERN, text_contract
+from assay.spec.verdicts import Verdict
+
+PRIVATE = JudgeOptions(is_private=True)
+
+
+def judged(**changed: bytes | None) -> Judgement:
+    names = {name.replace(".", "_"): name for name in tokenizer_files()}
+    files: dict[str, bytes | None] = {
+        **tokenizer_files(),
+        **{names[key]: data for key, data in changed.items()},
+    }
+    return judge_files(
+        {name: data for name, data in files.items() if data is not None}, text_contract("miniature")
+    )
+
+
+def resaved(change: Callable[[Any], Any] = lambda _: None) -> bytes:
+    document = json.loads(tokenizer_files()["tokenizer.json"])
+    change(document)
+    return json.dumps(document).encode()
+
+
+def test_the_miniatures_own_directory_is_accepted(miniature_dir: Path) -> None:
+    judgement = judge_tokenizer(miniature_dir, PRIVATE)
+    assert (judgement.verdict, judgement.findings) == (Verdict.ACCEPTED, [])
+
+
+def test_the_miniature_is_rejected_by_the_published_contract(miniature_dir: Path) -> None:
+    judgement = judge_tokenizer(miniature_dir, JudgeOptions())
+    codes = {finding.code for finding in judgement.faults}
+    assert judgement.verdict is Verdict.REJECTED
+    assert {
+        "tokenizer.added.id",
+        "tokenizer.vocabulary",
+        "tokenizer.merges",
+        "tokenizer.template.digest",
+    } <= codes
+
+
+def test_a_resaved_tokenizer_json_is_inconclusive_and_says_what_is_equal() -> None:
+    judgement = judged(tokenizer_json=resaved())
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert [(one.code, one.where) for one in judgement.findings] == [
+        ("tokenizer.file.resaved", "tokenizer.json")
+    ]
+    assert {"tokenizer.json: pattern", "tokenizer.json: merges", "tokenizer.json: vocabulary"} <= set(
+        judgement.facts["equal"]
+    )
+
+
+def test_merges_written_as_text_mean_the_same_as_pairs() -> None:
+    def as_text(document: Any) -> None:
+        document["model"]["merges"] = [" ".join(pair) for pair in document["model"]["merges"]]
+
+    assert judged(tokenizer_json=resaved(as_text)).verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_pattern_without_marks_is_rejected_by_its_own_name_before_any_text() -> None:
+    def older(document: Any) -> None:
+        document["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = OLDER_PATTERN
+
+    judgement = judged(tokenizer_json=resaved(older))
+    assert judgement.verdict is Verdict.REJECTED
+    assert [(one.code, one.where) for one in judgement.findings] == [
+        ("tokenizer.pattern", "tokenizer.json: pattern")
+    ]
+    assert "tokenizer.json: merges" in judgement.facts["equal"]
+
+
+def test_a_reordered_merge_is_located_by_rank_and_told_from_other_pairs() -> None:
+    def swap(document: Any) -> None:
+        merges = document["model"]["merges"]
+        merges[10], merges[11] = merges[11], merges[10]
+
+    found = judged(tokenizer_json=resaved(swap)).findings
+    assert [(one.code, one.where, one.hint) for one in found] == [
+        ("tokenizer.merges", "tokenizer.json: merges[10]", "the same pairs in another order")
+    ]
+
+
+@pytest.mark.parametrize("name", ["chat_template.jinja", "vocab.json", "merges.txt", "tokenizer_config.json"])
+def test_any_other_file_is_judged_by_bytes(name: str) -> None:
+    changed = tokenizer_files()[name] + b"\n"
+    judgement = judge_files({**tokenizer_files(), name: changed}, text_contract("miniature"))
+    code = "tokenizer.template.digest" if name == "chat_template.jinja" else "tokenizer.file.digest"
+    assert judgement.verdict is Verdict.REJECTED
+    assert [(one.code, one.where) for one in judgement.faults] == [(code, name)]
+
+
+@pytest.mark.parametrize("name", ["tokenizer_config_json", "chat_template_jinja", "tokenizer_json"])
+def test_an_absent_file_that_decides_is_a_gap(name: str) -> None:
+    judgement = judged(**{name: None})
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert [one.code for one in judgement.gaps] == ["tokenizer.file.missing"]
+
+
+def test_files_that_repeat_tokenizer_json_may_be_absent() -> None:
+    judgement = judged(vocab_json=None, merges_txt=None)
+    assert judgement.verdict is Verdict.ACCEPTED
+    assert len(judgement.not_checked) == 2
+
+
+def test_all_findings_are_collected_across_files() -> None:
+    judgement = judged(tokenizer_json=b"{}", chat_template_jinja=b"", merges_txt=b"one")
+    assert {one.code for one in judgement.faults} >= {
+        "tokenizer.form", "tokenizer.template.digest", "tokenizer.file.digest",
+    }  # fmt: skip
+
+
+def test_a_file_too_large_to_be_a_tokenizer_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "tokenizer.json").open("wb") as stream:
+        stream.truncate(MAX_FILE_BYTES + 1)
+    judgement = judge_tokenizer(tmp_path, PRIVATE)
+    assert [(one.code, one.where) for one in judgement.faults] == [("tokenizer.form", "tokenizer.json")]
+
+
+@pytest.mark.checkpoint
+def test_the_published_files_are_right_and_the_authority_is_named_as_absent(published_dir: Path) -> None:
+    judgement = judge_tokenizer(published_dir, JudgeOptions())
+    assert judgement.faults == []
+    assert [(one.code, one.where) for one in judgement.gaps] == [("tokenizer.file.missing", "tokenizer.json")]
+
+
+@pytest.mark.checkpoint
+def test_the_public_resaved_file_differs_in_bytes_only(published_dir: Path) -> None:
+    beside = published_dir.parent / "qwen3.5-family-tokenizer-87a7830d"
+    if not beside.is_dir():
+        pytest.skip("the re-saved tokenizer.json is absent")
+    judgement = judge_tokenizer(beside / "tokenizer.json", JudgeOptions())
+    assert judgement.faults == []
+    assert ("tokenizer.file.resaved", "tokenizer.json") in [(one.code, one.where) for one in judgement.gaps]
