@@ -7,6 +7,14 @@ from assay.spec.documents import DOCUMENTS
 from assay.spec.errors import usage_error
 
 CLAUSE_MODULES: Final[tuple[str, ...]] = (
+    "assay.impl.text.chat",
+    "assay.impl.text.facts",
+    "assay.impl.text.identity",
+    "assay.impl.text.origin",
+    "assay.impl.text.parser",
+    "assay.impl.text.segments",
+    "assay.impl.text.template",
+    "assay.impl.text.vocabulary",
     "assay.spec.rules.base",
     "assay.spec.rules.admission",
     "assay.spec.rules.config",

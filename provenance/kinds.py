@@ -105,6 +105,18 @@ KINDS: Final[tuple[Kind, ...]] = (
         ),
     ),
     Kind(
+        "tokenizer",
+        "tokenizer directory or tokenizer.json",
+        "assay.impl.text.identity:judge_tokenizer",
+        lambda sniff: (
+            sniff.path.name == "tokenizer.json"
+            or sniff.has("tokenizer.json")
+            or sniff.has("tokenizer_config.json")
+            or (sniff.has("vocab.json") and sniff.has("merges.txt"))
+            or sniff.mentions("added_tokens", "pre_tokenizer")
+        ),
+    ),
+    Kind(
         "config",
         "config.json",
         "assay.impl.stores.single:judge_config_file",

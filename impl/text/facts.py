@@ -98,12 +98,26 @@ def load_files(directory: Path) -> dict[str, bytes]:
         path = directory / name
         if not path.is_file():
             continue
+        found[name] = load_file(path)
+    return found
+
+
+def load_file(path: Path) -> bytes:
+    """Returns the bytes of one tokenizer file.
+
+    Raises:
+        AdmissionError: tokenizer.form, when it is larger than any tokenizer file or can't be read.
+    """
+    try:
         with path.open("rb") as stream:
             data = stream.read(MAX_FILE_BYTES + 1)
-        if len(data) > MAX_FILE_BYTES:
-            raise AdmissionError(finding(FORM, name, f"at most {MAX_FILE_BYTES} bytes", "more"))
-        found[name] = data
-    return found
+    except OSError as error:
+        raise AdmissionError(
+            finding(FORM, path.name, "a file that can be read", error.strerror or "an error")
+        ) from None
+    if len(data) > MAX_FILE_BYTES:
+        raise AdmissionError(finding(FORM, path.name, f"at most {MAX_FILE_BYTES} bytes", "more"))
+    return data
 
 
 def read_facts(files: Mapping[str, bytes]) -> TokenizerFacts:

@@ -18,6 +18,7 @@ from assay.impl.text.facts import (
     declared_ids,
     finding,
     from_tokenizer_json,
+    load_file,
     load_files,
     merge_lines,
     merges_of,
@@ -104,11 +105,7 @@ def judge_tokenizer(path: Path, options: JudgeOptions) -> Judgement:
     contract = text_contract("miniature" if options.is_private else "qwen4exp")
     judgement = Judgement("tokenizer", is_private=options.is_private)
     try:
-        files = (
-            load_files(path)
-            if path.is_dir()
-            else {"tokenizer.json": load_files(path.parent)["tokenizer.json"]}
-        )
+        files = load_files(path) if path.is_dir() else {"tokenizer.json": load_file(path)}
     except AdmissionError as error:
         judgement.judged("files", [error.finding])
         return judgement
