@@ -109,11 +109,15 @@ def judge_tokenizer(path: Path, options: JudgeOptions) -> Judgement:
     except AdmissionError as error:
         judgement.judged("files", [error.finding])
         return judgement
-    return judge_files(files, contract, judgement)
+    return judge_files(files, contract, judgement, asked=FILES if path.is_dir() else tuple(files))
 
 
 def judge_files(
-    files: Mapping[str, bytes], contract: TextContract, judgement: Judgement | None = None
+    files: Mapping[str, bytes],
+    contract: TextContract,
+    judgement: Judgement | None = None,
+    *,
+    asked: tuple[str, ...] = FILES,
 ) -> Judgement:
     """Judges tokenizer files by name; every file is judged whatever another one came to.
 
@@ -132,7 +136,10 @@ def judge_files(
     digests: dict[str, str] = {}
     for name in FILES:
         if name not in files:
-            _absent(name, files, out)
+            if name in asked:
+                _absent(name, files, out)
+            else:
+                out.not_checked.append(f"{name}: one file was asked for")
             continue
         digests[name] = hashlib.sha256(files[name]).hexdigest()
         pin = contract.pin(name)
