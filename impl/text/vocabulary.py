@@ -5,15 +5,17 @@ every selection policy; what decoding does with an id never makes it sampleable.
 """
 
 from collections.abc import Sequence
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, TypeAlias
 
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import ContractError, Finding
 from assay.spec.text import TextContract
 
-Floats = npt.NDArray[np.floating]
+if TYPE_CHECKING:  # clauses are listed where numpy can't be imported
+    import numpy as np
+    import numpy.typing as npt
+
+Floats: TypeAlias = "npt.NDArray[np.floating]"
 
 ID = declare(
     "vocabulary.id",
@@ -93,7 +95,7 @@ class Vocabulary:
                 raise _broken(ID, f"{where}[{index}]", f"an id in [0, {limit})", one)
         return [int(one) for one in ids]
 
-    def masked(self, logits: Floats, allowed: npt.NDArray[np.uint32] | None = None) -> Floats:
+    def masked(self, logits: Floats, allowed: "npt.NDArray[np.uint32] | None" = None) -> Floats:
         """Returns a copy of the logits in which only ids that may be sampled are left.
 
         Args:
@@ -107,6 +109,8 @@ class Vocabulary:
         Raises:
             ContractError: vocabulary.logits.width, vocabulary.logits.value or vocabulary.logits.empty.
         """
+        import numpy as np
+
         if logits.shape != (self.physical_rows,):
             raise _broken(WIDTH, "logits", f"shape ({self.physical_rows},)", logits.shape)
         out = np.full_like(logits, -np.inf)
@@ -125,9 +129,9 @@ class Vocabulary:
             raise _broken(NOTHING, "logits", "an id to choose", "negative infinity everywhere")
         return out
 
-    def greedy(self, logits: Floats, allowed: npt.NDArray[np.uint32] | None = None) -> int:
+    def greedy(self, logits: Floats, allowed: "npt.NDArray[np.uint32] | None" = None) -> int:
         """Returns the id with the largest logit, the smallest such id among equals."""
-        return int(np.argmax(self.masked(logits, allowed)))
+        return int(self.masked(logits, allowed).argmax())
 
     def distribution(
         self,
@@ -136,8 +140,8 @@ class Vocabulary:
         temperature: float = 1.0,
         top_k: int | None = None,
         top_p: float = 1.0,
-        allowed: npt.NDArray[np.uint32] | None = None,
-    ) -> npt.NDArray[np.float64]:
+        allowed: "npt.NDArray[np.uint32] | None" = None,
+    ) -> "npt.NDArray[np.float64]":
         """Returns the probabilities after mask, temperature, top-k and top-p, in this order.
 
         Returns:
@@ -148,6 +152,8 @@ class Vocabulary:
         Raises:
             ContractError: vocabulary.policy, for a policy that keeps nothing; else as `masked`.
         """
+        import numpy as np
+
         if not temperature > 0 or not 0 < top_p <= 1 or (top_k is not None and top_k < 1):
             raise _broken(
                 POLICY,
@@ -170,10 +176,10 @@ class Vocabulary:
         out[order] = weights
         return out
 
-    def sample(self, logits: Floats, generator: np.random.Generator, **policy: float | None) -> int:
+    def sample(self, logits: Floats, generator: "np.random.Generator", **policy: float | None) -> int:
         """Returns an id drawn from `distribution` with the caller's generator."""
         chances = self.distribution(logits, **policy)  # type: ignore[arg-type]
-        ids = np.flatnonzero(chances)
+        ids = chances.nonzero()[0]
         return int(generator.choice(ids, p=chances[ids] / chances[ids].sum()))
 
 
