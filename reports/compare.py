@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from assay.reports.batteries import mutation_run_of
 from assay.reports.text import plural
-from assay.reports.view import flat_values
+from assay.reports.view import flat_values, stale_gates
 from assay.spec.documents.base import FindingRecord
 from assay.spec.documents.mutation_run import BatteryCounts
 from assay.spec.documents.run import GateRecord, LabelRecord, Run
@@ -150,7 +150,8 @@ def _label(component: str, before: LabelRecord | None, after: LabelRecord | None
     elif before.label != after.label:
         reasons.append(f"{before.label} became {after.label}")
     if after and before:
-        reasons += [f"now stale: {gate}" for gate in after.stale if gate not in before.stale]
+        known = stale_gates(before)
+        reasons += [f"now stale: {entry}" for entry in after.stale if entry.split(":")[0] not in known]
         reasons += [
             f"now missing: {lack}"
             for lack in after.missing

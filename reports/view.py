@@ -24,6 +24,7 @@ VALUES_PER_GATE: Final = 24
 
 OUTCOME_WORDS: Final = {"pass": "pass", "fail": "fail", "inconclusive": "inconclusive", "not-run": "not run"}
 STATES: Final = ("pass", "fail", "inconclusive", "not-run", "stale")
+_COMMAND: Final = re.compile(r": (assay [^`]+)$")
 _ORDER: Final = ("fail", "inconclusive", "pass", "not-run")
 
 
@@ -132,7 +133,7 @@ def view_of(run: Run) -> RunView:
         red=red[:RED_ROWS],
         hidden_red=max(0, len(red) - RED_ROWS),
         not_claimed=_not_claimed(run),
-        next_steps=run.next_steps or _next_steps(gates, labels),
+        next_steps=[_COMMAND.sub(r": `\1`", step) for step in run.next_steps] or _next_steps(gates, labels),
         ladder=ladder_of(run, {gate.record.id: gate.anchor for gate in gates}),
         matrix=_matrix(run, gates, labels),
         gates=gates,
@@ -169,6 +170,12 @@ def _gates(run: Run, names: "_Anchors") -> list[GateView]:
 def _rank(gate: GateRecord) -> int:
     is_missed = gate.required and gate.outcome == "not-run"
     return _ORDER.index("inconclusive" if is_missed else gate.outcome)
+
+
+def stale_gates(label: LabelRecord) -> list[str]:
+    """Returns the ids of the gates whose evidence is stale; an entry of `stale` is an id, or an id and why."""
+    said = [entry.split(":")[0] for entry in label.stale]
+    return list(dict.fromkeys([*said, *(id_ for id_, state in label.gates.items() if state == "stale")]))
 
 
 def flat_values(measurements: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
@@ -229,7 +236,7 @@ def _red(gates: Sequence[GateView], labels: Sequence[LabelView]) -> list[RedItem
         ]  # fmt: skip
     for label in labels:
         if label.record.stale:
-            text = f"evidence is older than the code, contract or fixtures: {', '.join(label.record.stale)}"
+            text = "; ".join(label.record.stale)
             stale.append(RedItem("stale", "stale", label.record.component, text, label.anchor))
     return [*failing, *surviving, *open_, *stale]
 
@@ -298,7 +305,7 @@ def _not_claimed(run: Run) -> list[str]:
 def _next_steps(gates: Sequence[GateView], labels: Sequence[LabelView]) -> list[str]:
     failing = [view.record.id for view in gates if view.record.outcome == "fail"]
     unsure = [view.record.id for view in gates if view.record.outcome == "inconclusive"]
-    stale = list(dict.fromkeys(gate for label in labels for gate in label.record.stale))
+    stale = list(dict.fromkeys(gate for label in labels for gate in stale_gates(label.record)))
     steps: list[str] = []
     for why, names in (("failing", failing), ("inconclusive", unsure), ("stale", stale)):
         if names:
@@ -332,7 +339,7 @@ def _matrix(run: Run, gates: Sequence[GateView], labels: Sequence[LabelView]) ->
             state = label.record.gates.get(gate, "")
             if not state and record is not None and label.record.component in record.components:
                 state = record.outcome
-            cells.append("stale" if gate in label.record.stale else state)
+            cells.append("stale" if gate in stale_gates(label.record) else state)
         rows.append(MatrixRow(gate, here[gate].anchor if gate in here else "", cells))
     return Matrix(labels, rows)
 

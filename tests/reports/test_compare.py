@@ -84,8 +84,15 @@ def test_a_label_that_vanished_regressed_unless_it_claimed_nothing() -> None:
 
 
 def test_evidence_that_became_stale_is_named() -> None:
-    after = run(labels=[label("implemented", stale=["g"])])
-    assert compare(run(labels=[label("implemented")]), after).labels[0].reasons == ["now stale: g"]
+    after = run(labels=[label("implemented", stale=["g: changed since: code"])])
+    reasons = compare(run(labels=[label("implemented")]), after).labels[0].reasons
+    assert reasons == ["now stale: g: changed since: code"]
+
+
+def test_evidence_that_stays_stale_for_another_reason_has_not_moved() -> None:
+    before = run(labels=[label("implemented", stale=["g: changed since: code"])])
+    after = run(labels=[label("implemented", stale=["g: changed since: code, fixtures"])])
+    assert compare(before, after).labels[0].change == "same"
 
 
 def test_losing_support_is_a_regression() -> None:

@@ -189,3 +189,14 @@ def test_a_required_gate_that_was_not_run_is_in_the_red_list(good_run: Run) -> N
     text = Page(render(good_run.model_copy(update={"gates": [*good_run.gates[:-1], missed]}), "html")).plain
     assert "What does not hold (1)" in text
     assert "required, but not run: no Apple GPU on this machine" in text
+
+
+def test_stale_evidence_is_named_with_its_reason_and_with_the_command_that_renews_it(mixed_run: Run) -> None:
+    text = Page(render(mixed_run, "html")).plain
+    assert "text.template-parity: changed since: code, the gate itself" in text
+    assert "assay gate text.template-parity runs what is stale again." in text
+
+
+def test_a_command_in_a_next_step_is_set_as_code(mixed_run: Run) -> None:
+    told = mixed_run.model_copy(update={"next_steps": ["renew stale evidence: assay gate a.b"]})
+    assert "renew stale evidence: <code>assay gate a.b</code>" in render(told, "html")
