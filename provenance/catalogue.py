@@ -83,6 +83,10 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.impl.stores.ple_writer",
     "assay.impl.stores.private_families",
     "assay.impl.stores.publication",
+    "assay.impl.stores.fill_once",
+    "assay.impl.stores.record_digests",
+    "assay.impl.stores.row_shards",
+    "assay.impl.stores.store_files",
 )
 """Every module that declares clauses; a test finds those that are missing here."""
 

@@ -83,6 +83,24 @@ class Kind:
 
 KINDS: Final[tuple[Kind, ...]] = (
     Kind(
+        "gguf",
+        "GGUF file",
+        "assay.impl.stores.store_files:judge_gguf_file",
+        lambda sniff: sniff.head[:4] == b"GGUF" or sniff.path.suffix == ".gguf",
+    ),
+    Kind(
+        "expert-store",
+        "ExpertMajor v2 store",
+        "assay.impl.stores.store_files:judge_expert_file",
+        lambda sniff: sniff.head[:8] == b"DS4EXPV2",
+    ),
+    Kind(
+        "ple-store",
+        "PLE row store",
+        "assay.impl.stores.store_files:judge_ple_file",
+        lambda sniff: sniff.head[:8] == b"DS4PLEV1",
+    ),
+    Kind(
         "evidence",
         "evidence folder, evidence record, run folder or run log",
         "assay.provenance.evidence.judge:judge_evidence",

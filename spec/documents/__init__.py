@@ -16,5 +16,6 @@ DOCUMENTS: Final[dict[str, tuple[str, str]]] = {
     "assay.capture/1": ("assay.spec.documents.capture", "Capture"),
     "assay.fixture/1": ("assay.spec.documents.fixture", "Fixture"),
     "assay.diff/1": ("assay.spec.documents.diff", "Diff"),
+    "assay.record-digests/1": ("assay.spec.documents.record_digests", "RecordDigestsDocument"),
 }
 """Schema name -> (module, model); modules are imported only when a schema is asked for."""

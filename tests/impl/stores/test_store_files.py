@@ -1,0 +1,188 @@
+"""`assay validate` judges a single store file; private families only through the private seam."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from assay.impl.stores.blocks import AFFINE4, BF16
+from assay.impl.stores.expert_families import QWEN4EXP
+from assay.impl.stores.expert_layout import Source, Storage, plan_manifest
+from assay.impl.stores.expert_writer import write_expert_store
+from assay.impl.stores.extents import StoreFile
+from assay.impl.stores.ple_layout import PleGeometry
+from assay.impl.stores.ple_store import PleStore
+from assay.impl.stores.ple_tables import STRUCTURAL, derived_table, paged, raw_codec
+from assay.impl.stores.ple_writer import write_ple_store
+from assay.impl.stores.store_files import judge_expert_file, judge_gguf_file, judge_ple_file
+from assay.mutations.store_samples import (
+    SMALL_FAMILY,
+    golden_ple,
+    native_gguf,
+    small_component,
+    small_manifest,
+)
+from assay.provenance.cli import main
+from assay.provenance.kinds import KINDS
+from assay.spec.judgement import Judgement, JudgeOptions
+from assay.spec.verdicts import Verdict
+
+
+def codes(judgement: Judgement) -> list[tuple[str, str]]:
+    return [(one.code, one.where) for one in judgement.findings]
+
+
+@pytest.fixture
+def experts(tmp_path: Path) -> Path:
+    write_expert_store(tmp_path / "small.experts", small_manifest(), SMALL_FAMILY, small_component)
+    return tmp_path / "small.experts"
+
+
+@pytest.fixture
+def private_rows() -> PleGeometry:
+    table = derived_table(family=0x80000005, profile="assay-rows-v1", base=5, heads=4, width=8, alignment=4)
+    return paged(table, raw_codec("assay-bf16", BF16, 8), 4096)
+
+
+def test_a_private_expert_store_is_refused_on_the_public_route(experts: Path) -> None:
+    found = judge_expert_file(experts, JudgeOptions())
+    assert (found.verdict, codes(found), found.is_private) == (
+        Verdict.REJECTED,
+        [("store.private", "family")],
+        False,
+    )
+
+
+def test_a_private_expert_store_is_accepted_and_stamped_behind_the_seam(experts: Path) -> None:
+    found = judge_expert_file(experts, JudgeOptions(is_private=True, with_payload=True))
+    assert (found.verdict, found.is_private) == (Verdict.ACCEPTED, True)
+    assert found.areas == {"manifest": Verdict.ACCEPTED, "payload": Verdict.ACCEPTED}
+
+
+def test_a_payload_that_was_not_asked_for_is_said_to_be_unread(experts: Path) -> None:
+    found = judge_expert_file(experts, JudgeOptions(is_private=True))
+    assert any(text.startswith("payload") for text in found.not_checked)
+
+
+def test_a_damaged_payload_is_found_when_asked_for(experts: Path) -> None:
+    data = bytearray(experts.read_bytes())
+    data[-1] ^= 1
+    experts.write_bytes(data)
+    assert judge_expert_file(experts, JudgeOptions(is_private=True)).verdict is Verdict.ACCEPTED
+    found = judge_expert_file(experts, JudgeOptions(is_private=True, with_payload=True))
+    assert codes(found) == [("expert-store.payload-digest", "payload_sha256")]
+
+
+def test_the_public_family_4_is_accepted_by_its_manifest(tmp_path: Path) -> None:
+    geometry = QWEN4EXP.geometry
+    assert geometry is not None
+    manifest = plan_manifest(
+        4,
+        Storage.MLX_AFFINE4,
+        experts=512,
+        used=10,
+        layers=geometry.shapes(AFFINE4),
+        source=Source(1658, 1, bytes(32)),
+    )
+    write_expert_store(tmp_path / "store", manifest, QWEN4EXP, None)
+    found = judge_expert_file(tmp_path / "store", JudgeOptions())
+    assert (found.verdict, found.facts["codecStatus"]) == (Verdict.ACCEPTED, "structural-only")
+
+
+@pytest.mark.parametrize("number", [5, 0x7FFFFFFF])
+def test_an_unknown_public_family_is_refused(tmp_path: Path, number: int) -> None:
+    family = replace(SMALL_FAMILY, id=number)
+    write_expert_store(tmp_path / "store", small_manifest(family), family, small_component)
+    for options in (JudgeOptions(), JudgeOptions(is_private=True)):
+        assert codes(judge_expert_file(tmp_path / "store", options)) == [("expert-store.family", "family")]
+
+
+def test_a_row_store_of_another_table_is_not_the_public_one(tmp_path: Path) -> None:
+    golden_ple(tmp_path / "rows")
+    assert ("ple-store.table", "rows") in codes(
+        judge_ple_file(tmp_path / "rows", JudgeOptions(is_private=True))
+    )
+
+
+def test_the_structural_row_store_is_accepted_by_its_manifest(tmp_path: Path) -> None:
+    write_ple_store(tmp_path / "rows", STRUCTURAL, None)
+    found = judge_ple_file(tmp_path / "rows", JudgeOptions())
+    assert (found.verdict, found.facts["rows"]) == (Verdict.ACCEPTED, "320001536")
+
+
+def test_a_private_row_store_needs_the_seam(tmp_path: Path, private_rows: PleGeometry) -> None:
+    write_ple_store(tmp_path / "rows", private_rows, lambda _, count: bytes(16 * count))
+    assert codes(judge_ple_file(tmp_path / "rows", JudgeOptions())) == [("store.private", "family")]
+    found = judge_ple_file(tmp_path / "rows", JudgeOptions(is_private=True, with_payload=True))
+    assert (found.verdict, found.is_private, found.facts["badPages"]) == (Verdict.ACCEPTED, True, 0)
+
+
+def test_verification_resumes_with_the_pages_that_an_earlier_run_judged(
+    tmp_path: Path, private_rows: PleGeometry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_ple_store(tmp_path / "rows", private_rows, lambda _, count: bytes(16 * count))
+    with StoreFile.open(tmp_path / "rows") as file:
+        store = PleStore.open(file.extent(), private_rows)
+        manifest, identity = store.header.manifest_sha256.hex(), [str(one) for one in file.identity]
+    state = tmp_path / "state"
+    state.mkdir()
+    options = JudgeOptions(is_private=True, with_payload=True, state=state)
+    for stored, judged in ((identity, 0), (["another"], 1)):
+        (state / f"pages-{manifest}.json").write_text(
+            json.dumps({"manifest": manifest, "file": stored, "pages": private_rows.page_count})
+        )
+        found = judge_ple_file(tmp_path / "rows", options)
+        assert (found.verdict, found.facts["pagesJudged"]) == (
+            Verdict.ACCEPTED,
+            judged * private_rows.page_count,
+        )
+        assert list(state.iterdir()) == []
+
+
+@pytest.mark.parametrize("size", [0, 100, 511])
+def test_a_file_shorter_than_a_header_is_refused(tmp_path: Path, size: int) -> None:
+    (tmp_path / "short").write_bytes(bytes(size))
+    assert codes(judge_ple_file(tmp_path / "short", JudgeOptions())) == [
+        ("ple-store.size", str(tmp_path / "short"))
+    ]
+    if size < 256:
+        assert codes(judge_expert_file(tmp_path / "short", JudgeOptions())) == [
+            ("expert-store.size", str(tmp_path / "short"))
+        ]
+
+
+def test_a_gguf_of_good_structure_is_inconclusive_until_its_contract_is_judged(tmp_path: Path) -> None:
+    found = judge_gguf_file(native_gguf(tmp_path, "deepseek4")[1], JudgeOptions())
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.areas == {"structure": Verdict.ACCEPTED, "contract": Verdict.INCONCLUSIVE}
+    assert codes(found) == [("gguf.contract", "metadata and tensors")]
+
+
+def test_a_gguf_of_bad_structure_is_rejected(tmp_path: Path) -> None:
+    path = native_gguf(tmp_path, "deepseek4")[1]
+    with path.open("ab") as file:
+        file.write(bytes(32))
+    assert codes(judge_gguf_file(path, JudgeOptions()))[0] == ("gguf.trailing", "file length")
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "exit_code"),
+    [("gguf", [], 3), ("expert-store", [], 1), ("expert-store", ["--private"], 0), ("ple-store", [], 1)],
+)
+def test_the_command_recognises_each_store_by_its_first_bytes(
+    kind: str, options: list[str], exit_code: int, experts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = experts.parent
+    golden_ple(folder / "rows")
+    paths = {
+        "gguf": native_gguf(folder, "deepseek4")[1],
+        "expert-store": experts,
+        "ple-store": folder / "rows",
+    }
+    unnamed = folder / "unnamed"
+    paths[kind].rename(unnamed)
+    assert main(["validate", str(unnamed), "--format", "json", *options]) == exit_code
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["kind"], printed["seam"]) == (kind, "private" if options else None)
+    assert kind in {one.name for one in KINDS}
