@@ -6,6 +6,9 @@ import struct
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import pytest
 
 from assay.provenance.catalogue import json_schema
 from assay.provenance.cli import main
+from assay.provenance.commands import validate
 from assay.provenance.kinds import KINDS
 from assay.provenance.miniature import write_miniature
 
@@ -251,3 +255,17 @@ def test_the_real_description_is_open_for_what_is_absent_only(
     assert {finding["code"] for finding in document["findings"]} == {"files.missing"}
     digest = "a639efc7a5147b04200e870d7e320335527f4361a8327b137feca2683b1dc434"
     assert document["report"]["facts"]["inventory_sha256"] == digest
+
+
+def test_progress_counts_bytes_over_all_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[tuple[str, int, int]] = []
+
+    @contextmanager
+    def bar(**_: bool) -> Iterator[Any]:
+        yield lambda what, done, total: shown.append((what, done, total))
+
+    monkeypatch.setattr(validate, "progress_bar", bar)
+    with validate._byte_progress("payload", 300) as advance, ThreadPoolExecutor(4) as pool:
+        list(pool.map(advance, [1] * 300))
+    assert shown[-1] == ("payload", 300, 300)
+    assert [done for _, done, _ in shown] == list(range(1, 301))
