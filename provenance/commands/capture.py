@@ -6,6 +6,8 @@ from pathlib import Path
 from assay.provenance.captures.geometries import CASES
 from assay.provenance.output import emit, emit_json, output_format, say
 from assay.provenance.paths import fixture_path
+from assay.spec.documents.base import FindingRecord
+from assay.spec.documents.capture_check import CaptureCheck
 from assay.spec.errors import Finding, usage_error
 from assay.spec.verdicts import ExitCode
 
@@ -61,14 +63,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _report(arguments: argparse.Namespace, findings: list[Finding], facts: dict[str, object]) -> int:
     if output_format(arguments) == "json":
-        emit_json(
-            {
-                "schema": "assay.capture-check/1",
-                "outcome": "fail" if findings else "pass",
-                "facts": facts,
-                "findings": [finding.as_json() for finding in findings],
-            }
-        )
+        records = [FindingRecord(**finding.as_json()) for finding in findings]
+        result = CaptureCheck(outcome="fail" if findings else "pass", facts=facts, findings=records)
+        emit_json(result.model_dump(by_alias=True))
     else:
         emit("; ".join(f"{name}: {value}" for name, value in facts.items()))
         for finding in findings:

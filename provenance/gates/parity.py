@@ -8,8 +8,10 @@ import platform
 from dataclasses import asdict
 from typing import Any, Final
 
+from assay.mutations import fixtures
 from assay.provenance.captures.geometries import CASES
 from assay.provenance.gates.base import GateContext, GateResult
+from assay.provenance.gates.batteries import battery_result
 from assay.provenance.paths import fixture_path
 from assay.spec.clauses import Authority, declare
 from assay.spec.documents.measurements import LADDER
@@ -48,6 +50,11 @@ def fixtures_provenance(_context: GateContext) -> GateResult:
         reason = f"{len(faults)} faults" + (f"; not shipped: {', '.join(missing)}" if missing else "")
         return GateResult(Outcome.FAIL, facts, tuple(faults[:SHOWN_FINDINGS]), reason)
     return GateResult(Outcome.PASS, facts)
+
+
+def fixtures_battery(context: GateContext) -> GateResult:
+    """Changes shipped captures in every way of the battery `fixtures`; each change must be found."""
+    return battery_result(fixtures.BATTERY.name, context)
 
 
 def oracle_upstream(context: GateContext) -> GateResult:

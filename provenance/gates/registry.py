@@ -113,6 +113,15 @@ GATES: Final[tuple[Gate, ...]] = (
         limit_s=120.0,
     ),
     Gate(
+        "mutations.fixtures",
+        "Every change of a shipped capture's bytes, origins, counts or documents is found at its own clause.",
+        ("captures",),
+        Label.CORRECTNESS_FIXTURE,
+        "assay.provenance.gates.parity:fixtures_battery",
+        packages=("pydantic",),
+        limit_s=300.0,
+    ),
+    Gate(
         "parity.oracle-upstream",
         "The oracles agree with every upstream capture; ids, orders and rows exactly.",
         ("captures", "oracles"),

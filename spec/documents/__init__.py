@@ -14,6 +14,7 @@ DOCUMENTS: Final[dict[str, tuple[str, str]]] = {
     "assay.decision-record/1": ("assay.spec.documents.decision_record", "DecisionRecord"),
     "assay.run-comparison/1": ("assay.spec.documents.run_comparison", "RunComparison"),
     "assay.capture/1": ("assay.spec.documents.capture", "Capture"),
+    "assay.capture-check/1": ("assay.spec.documents.capture_check", "CaptureCheck"),
     "assay.fixture/1": ("assay.spec.documents.fixture", "Fixture"),
     "assay.diff/1": ("assay.spec.documents.diff", "Diff"),
     "assay.record-digests/1": ("assay.spec.documents.record_digests", "RecordDigestsDocument"),

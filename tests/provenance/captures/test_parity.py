@@ -15,6 +15,7 @@ from assay.provenance.captures.weights import counter_values, name_role, named_w
 from assay.provenance.gates.base import GateContext
 from assay.provenance.gates.parity import fixtures_provenance, oracle_upstream
 from assay.provenance.paths import fixture_path
+from assay.spec.documents.measurements import LadderMeasurement
 from assay.spec.origins import SOURCES, UPSTREAM, UPSTREAM_NAMES
 from assay.spec.upstream_pins import contract_difference
 
@@ -44,6 +45,8 @@ def test_the_oracles_agree_with_every_capture(tmp_path: Path) -> None:
     assert (result.outcome, result.findings) == ("pass", ())
     assert result.measurements["outcomes"] == {"agrees": result.measurements["arrays"]}
     assert result.measurements["cases"] == len(CASES) == 14
+    ladder = LadderMeasurement.model_validate(result.measurements["ladder"])
+    assert ladder.rungs == dict.fromkeys(("ple-rows", "embedding", "layer-stage", "final-logits"), "equal")
     assert (
         result.measurements["cutsNear"] == 8
     )  # four cuts of the 512 experts in each case of the fixture geometry
