@@ -1,5 +1,6 @@
 """All operations of `assay oracle`, with what they take and give and an example that runs."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -69,7 +70,8 @@ def rule_model(
         dtype: float32 or float64.
     """
     geometry = from_config(config)
-    size = sum(int(np.prod(shape)) for shape in model.shapes(geometry).values())
+    size = sum(math.prod(shape) for shape in model.shapes(geometry).values())
+    size += sum(geometry.wide * geometry.ngram_size * geometry.ple_kernel for _ in geometry.ple_layers)
     if size > model.LARGEST_MODEL_VALUES:
         raise refuse(DOMAIN, "config", expected=f"at most {model.LARGEST_MODEL_VALUES} values", got=size)
     wanted = set(taps or ())

@@ -6,11 +6,14 @@ incoherent text (bug report A16).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from assay.oracles import ple
-from assay.oracles.checks import integer, positive, refuse
+from assay.oracles.checks import integer, integers, positive, refuse
 from assay.oracles.clauses import DOMAIN
+
+LAYER_TYPES: Final = {"linear_attention": "gdn", "full_attention": "qsa", "indexed_attention": "qsa"}
+LARGEST_SIZE: Final = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,37 +101,38 @@ def from_config(config: Mapping[str, Any]) -> Geometry:
 
     Source: transformers 5.24.0 `Qwen4ExpTextConfig`; defaults only where upstream has the same one.
     """
-    text = config.get("text_config", config)
-    rope = _field(text, "rope_parameters")
+    text = _mapping("text_config", config.get("text_config", config))
+    rope = _mapping("rope_parameters", _field(text, "rope_parameters"))
     for name, value in (("hidden_act", "silu"), ("output_gate_type", "sigmoid")):
         if _field(text, name) != value:
             raise refuse(DOMAIN, name, expected=value, got=text[name])
-    kinds = {"linear_attention": "gdn", "full_attention": "qsa", "indexed_attention": "qsa"}
-    layers = _field(text, "layer_types")
-    unknown = [one for one in layers if one not in kinds]
-    if unknown or len(layers) != _field(text, "num_hidden_layers"):
-        raise refuse(DOMAIN, "layer_types", expected=f"{text['num_hidden_layers']} known layers", got=layers)
-    count, head_dim = _size(text, "indexer_compress_ratio"), _size(text, "head_dim")
+    layers = _layers(text)
+    ratio, head_dim, hidden = (
+        _size(text, name) for name in ("indexer_compress_ratio", "head_dim", "hidden_size")
+    )
     factor = rope.get("partial_rotary_factor", text.get("partial_rotary_factor", 1.0))
     end = _field(text, "eos_token_id")
-    sections = tuple(_field(rope, "mrope_section"))
-    return Geometry(
-        hidden=_size(text, "hidden_size"),
+    sections = integers("mrope_section", _field(rope, "mrope_section"), 0, LARGEST_SIZE)
+    if len(sections) != 3:
+        raise refuse(DOMAIN, "mrope_section", expected="three counts", got=sections)
+    ids = text.get("ple_layer_ids") or []
+    found = Geometry(
+        hidden=hidden,
         streams=_size(text, "hc_count"),
         rank=_size(text, "hc_lowrank"),
-        layer_types=tuple(kinds[one] for one in layers),
+        layer_types=layers,
         physical_rows=_size(text, "vocab_size"),
         eps=positive("rms_norm_eps", _field(text, "rms_norm_eps")),
         heads=_size(text, "num_attention_heads"),
         kv_heads=_size(text, "num_key_value_heads"),
         head_dim=head_dim,
-        rotary_dim=int(head_dim * factor),
+        rotary_dim=int(head_dim * min(positive("partial_rotary_factor", factor), 1.0)),
         theta=positive("rope_theta", _field(rope, "rope_theta")),
         sections=(sections[0], sections[1], sections[2]),
         index_heads=_size(text, "indexer_n_heads"),
         index_dim=_size(text, "indexer_head_dim"),
-        ratio=count,
-        budget_groups=_size(text, "indexer_budget") // count,
+        ratio=ratio,
+        budget_groups=_size(text, "indexer_budget") // ratio,
         key_heads=_size(text, "linear_num_key_heads"),
         value_heads=_size(text, "linear_num_value_heads"),
         key_dim=_size(text, "linear_key_head_dim"),
@@ -138,17 +142,62 @@ def from_config(config: Mapping[str, Any]) -> Geometry:
         experts_used=_size(text, "num_experts_per_tok"),
         expert_width=_size(text, "moe_intermediate_size"),
         shared_width=_size(text, "shared_expert_intermediate_size"),
-        ple_layers=tuple(sorted({integer("ple_layer_ids", one, 1) - 1 for one in text["ple_layer_ids"]})),
-        ple_embedding=text.get("ple_embed_dim") or _size(text, "hidden_size"),
-        ple_kernel=text.get("ple_conv_kernel_size", 4),
-        ngram_size=text.get("ngram_size", 3),
-        heads_per_ngram=text.get("heads_per_ngram", 8),
-        ngram_base=text.get("ngram_vocab_size_base", 20_000_000),
-        ngram_divisor=text.get("make_ngram_vocab_size_divisible_by", 128),
-        ngram_parts=text.get("split_ngram_parts", 512),
-        seed=text.get("seed", 1234),
-        eos=integer("eos_token_id", end[0] if isinstance(end, list) else end, 0),
+        ple_layers=tuple(sorted({one - 1 for one in integers("ple_layer_ids", ids, 1, len(layers))})),
+        ple_embedding=_size(text, "ple_embed_dim", hidden),
+        ple_kernel=_size(text, "ple_conv_kernel_size", 4),
+        ngram_size=_size(text, "ngram_size", 3),
+        heads_per_ngram=_size(text, "heads_per_ngram", 8),
+        ngram_base=_size(text, "ngram_vocab_size_base", 20_000_000),
+        ngram_divisor=_size(text, "make_ngram_vocab_size_divisible_by", 128),
+        ngram_parts=_size(text, "split_ngram_parts", 512),
+        seed=integer("seed", text.get("seed", 1234), 0, LARGEST_SIZE),
+        eos=integer("eos_token_id", end[0] if isinstance(end, list) and end else end, 0, LARGEST_SIZE),
     )
+    _require_agreement(found, _size(text, "indexer_budget"))
+    return found
+
+
+def _require_agreement(g: Geometry, budget: int) -> None:
+    """Refuses dimensions that don't fit together, by the name of the one that must give way."""
+    rotary = f"an even rotary part of at most {min(g.head_dim, g.index_dim)}"
+    rules = (
+        ("num_attention_heads", g.heads % g.kv_heads == 0, f"a multiple of {g.kv_heads}", g.heads),
+        (
+            "linear_num_value_heads",
+            g.value_heads % g.key_heads == 0,
+            f"a multiple of {g.key_heads}",
+            g.value_heads,
+        ),
+        ("num_experts_per_tok", g.experts_used <= g.experts, f"at most {g.experts}", g.experts_used),
+        ("indexer_budget", budget % g.ratio == 0, f"a multiple of {g.ratio}", budget),
+        ("partial_rotary_factor", g.rotary_dim % 2 == 0, rotary, g.rotary_dim),
+        ("partial_rotary_factor", 2 <= g.rotary_dim <= min(g.head_dim, g.index_dim), rotary, g.rotary_dim),
+        ("mrope_section", 2 * sum(g.sections) == g.rotary_dim, f"a sum of {g.rotary_dim // 2}", g.sections),
+        ("ngram_size", 2 <= g.ngram_size <= ple.LARGEST_NGRAM, f"2 .. {ple.LARGEST_NGRAM}", g.ngram_size),
+        (
+            "ple_embed_dim",
+            g.ple_embedding % g.ple_heads == 0 if g.ple_heads else True,
+            "a multiple of the heads",
+            g.ple_embedding,
+        ),
+    )
+    for name, holds, expected, got in rules:
+        if not holds:
+            raise refuse(DOMAIN, name, expected=expected, got=got)
+
+
+def _layers(text: Mapping[str, Any]) -> tuple[str, ...]:
+    layers, count = _field(text, "layer_types"), _size(text, "num_hidden_layers")
+    if not isinstance(layers, list) or len(layers) != count or any(one not in LAYER_TYPES for one in layers):
+        expected = f"{count} of {', '.join(LAYER_TYPES)}"
+        raise refuse(DOMAIN, "layer_types", expected=expected, got=layers)
+    return tuple(LAYER_TYPES[one] for one in layers)
+
+
+def _mapping(name: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise refuse(DOMAIN, name, expected="an object", got=value)
+    return value
 
 
 def _field(text: Mapping[str, Any], name: str) -> Any:
@@ -157,5 +206,7 @@ def _field(text: Mapping[str, Any], name: str) -> Any:
     return text[name]
 
 
-def _size(text: Mapping[str, Any], name: str) -> int:
-    return integer(name, _field(text, name), 1)
+def _size(text: Mapping[str, Any], name: str, default: int | None = None) -> int:
+    value = text.get(name)
+    chosen = default if value is None and default is not None else _field(text, name)
+    return integer(name, chosen, 1, LARGEST_SIZE)

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from assay.oracles.arithmetic import linear, narrow, sigmoid, silu
-from assay.oracles.checks import Array, integers, real, refuse, working
-from assay.oracles.clauses import DOMAIN
+from assay.oracles.checks import Array, integers, real, refuse, shaped, working
+from assay.oracles.clauses import DOMAIN, SHAPE
 from assay.oracles.router import topk
 
 
@@ -57,20 +57,23 @@ def forward(
     kind = working(dtype)
     row = real("x", x, kind, (None,))
     matrix = real("router", router, kind, (None, row.size))
+    gate = real("shared_gate", shared_gate, kind, (None, row.size))
+    up = real("shared_up", shared_up, kind, gate.shape)
+    back = real("shared_down", shared_down, kind, (row.size, gate.shape[0]))
+    scale_row = real("shared_scale", shared_scale, kind, (row.size,))
     logits = linear(matrix, row)
     routing = topk(logits, k, kind)
-    if np.ndim(gate_up) != 3 or np.shape(gate_up)[0] != matrix.shape[0] or np.shape(gate_up)[1] % 2:
-        raise refuse(
-            "oracle.argument.shape",
-            "gate_up",
-            expected=f"shape [{matrix.shape[0]}, 2 * width, {row.size}]",
-            got=f"shape {list(np.shape(gate_up))}",
-        )
-    outputs = np.stack([fused_expert(row, gate_up[one], down[one], kind) for one in routing.ids])
+    fused, heads = np.asarray(gate_up), np.asarray(down)
+    experts, width = matrix.shape[0], fused.shape[1] // 2 if fused.ndim == 3 else 0
+    if fused.shape != (experts, 2 * width, row.size):
+        expected = f"shape [{experts}, 2 * width, {row.size}]"
+        raise refuse(SHAPE, "gate_up", expected=expected, got=f"shape {list(fused.shape)}")
+    shaped("down", heads, (experts, row.size, width))
+    outputs = np.stack([fused_expert(row, fused[one], heads[one], kind) for one in routing.ids])
     wide = routing.weights.astype(np.float64) @ outputs.astype(np.float64)
     routed = narrow(wide, kind)
-    scale = sigmoid(linear(real("shared_scale", shared_scale, kind, (row.size,))[None, :], row))
-    shared = np.asarray(scale * expert(row, shared_gate, shared_up, shared_down, kind), dtype=kind)
+    scale = sigmoid(linear(scale_row[None, :], row))
+    shared = np.asarray(scale * expert(row, gate, up, back, kind), dtype=kind)
     return Mixed(np.asarray(routed + shared), routed, shared, logits, routing.ids, routing.weights)
 
 

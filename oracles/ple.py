@@ -304,6 +304,7 @@ def inject(
     if values.size == 0 or values.size % count:
         raise refuse(DOMAIN, "wide", expected=f"a multiple of {count} values", got=values.size)
     hidden = values.size // count
+    taps = real("conv", conv, kind, (values.size, None))
     keys = linear(real("key", key, kind, (values.size, rows_in.size)), rows_in)
     row = linear(real("value", value, kind, (hidden, rows_in.size)), rows_in)
     k = rms(keys, real("norm_key", norm_key, kind, keys.shape), eps, "zero-centred", count, kind)
@@ -312,7 +313,7 @@ def inject(
     gate = sigmoid(np.sign(raw) * np.sqrt(np.maximum(np.abs(raw), kind.type(SMALLEST_GATE))))
     gated = np.asarray(gate[:, None] * row[None, :], dtype=kind).reshape(-1)
     normal = rms(gated, real("norm_conv", norm_conv, kind, keys.shape), eps, "zero-centred", count, kind)
-    convolved = causal(normal[None, :], conv, state, dilation, "silu", kind)
+    convolved = causal(normal[None, :], taps, state, dilation, "silu", kind)
     added = gated + convolved.y[0]
     return Injected(values + added, added, gated, convolved.y[0], gate, convolved.state)
 

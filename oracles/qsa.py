@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike
 from assay.oracles import rope
 from assay.oracles.arithmetic import narrow, softmax
 from assay.oracles.checks import Array, integer, integers, numbers, real, refuse, working
-from assay.oracles.clauses import CEILING, DOMAIN, HOLE, SCORES
+from assay.oracles.clauses import CEILING, DOMAIN, HOLE, SCORES, SHAPE
 from assay.oracles.norms import rms
 
 DENSE_CEILING: Final = 2051
@@ -111,12 +111,11 @@ def pool(
     """
     kind = working(dtype)
     raw = real("keys", keys, kind, (None, None))
-    members = np.asarray(groups, np.int64)
-    if members.size and not 0 <= int(members.min()) <= int(members.max()) < raw.shape[0]:
-        raise refuse(DOMAIN, "groups", expected=f"slots below {raw.shape[0]}", got=int(members.max()))
+    members = _members(groups, raw.shape[0])
+    rows = rope.position_rows("starts", starts, members.shape[0])
     mean = narrow(raw[members].astype(np.float64).mean(axis=1), kind)
     normal = rms(mean, weight, eps, "zero-centred", dtype=kind)
-    return rope.apply(normal[:, None, :], starts, rotary_dim, theta, sections, kind)[:, 0, :]
+    return rope.apply(normal[:, None, :], rows, rotary_dim, theta, sections, kind)[:, 0, :]
 
 
 def scores(q: Array, keys: Array, dtype: DTypeLike = np.float32) -> Array:
@@ -271,14 +270,21 @@ def dense(
     return attend(q, k, v, rows, 0, scale, dtype)
 
 
+def _members(groups: Any, slots: int) -> Array:
+    rows = [integers(f"groups[{index}]", row, 0, slots - 1) for index, row in enumerate(groups)]
+    width = len(rows[0]) if rows else 1
+    for index, row in enumerate(rows):
+        if len(row) != width or not row:
+            raise refuse(SHAPE, f"groups[{index}]", expected=f"{max(width, 1)} slots", got=len(row))
+    return np.array(rows, np.int64).reshape(len(rows), width)
+
+
 def _rows_of_queries(tokens: Any, queries: int, first_position: int, rows: int) -> list[list[int]]:
     anchor = integer("first_position", first_position, 0)
     nested = len(tokens) > 0 and not isinstance(tokens[0], (int, np.integer))
     lists = list(tokens) if nested else [tokens] * queries
     if len(lists) != queries:
-        raise refuse(
-            "oracle.argument.shape", "tokens", expected=f"{queries} lists", got=f"{len(lists)} lists"
-        )
+        raise refuse(SHAPE, "tokens", expected=f"{queries} lists", got=f"{len(lists)} lists")
     chosen = []
     for index, one in enumerate(lists):
         name = f"tokens[{index}]" if nested else "tokens"

@@ -5,13 +5,15 @@ Frequency i takes its position from one of three rows (time, height, width); for
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from assay.oracles.checks import Array, integers, positive, real, refuse, working
 from assay.oracles.clauses import DOMAIN, SHAPE
+
+LARGEST_POSITION: Final = 2**53
 
 
 def apply(
@@ -44,7 +46,7 @@ def apply(
     tokens, _, dim = values.shape
     if rotary_dim % 2 or not 2 <= rotary_dim <= dim:
         raise refuse(DOMAIN, "rotary_dim", expected=f"an even number in 2 .. {dim}", got=rotary_dim)
-    angle = angles(_rows(positions, tokens), rotary_dim, theta, sections, kind)
+    angle = angles(position_rows("positions", positions, tokens), rotary_dim, theta, sections, kind)
     cosine, sine = np.cos(angle)[:, None, :], np.sin(angle)[:, None, :]
     half = rotary_dim // 2
     low, high = values[..., :half], values[..., half:rotary_dim]
@@ -76,21 +78,27 @@ def angles(
     return np.asarray(rows[axes, :].T.astype(kind) * frequencies[None, :], dtype=kind)
 
 
+def position_rows(name: str, positions: Any, tokens: int) -> Array:
+    """Returns positions as int64 [3, token]; one row of them stands for all three.
+
+    Raises:
+        ContractError: oracle.argument.*, under this name.
+    """
+    rows = list(positions) if isinstance(positions, (list, tuple, np.ndarray)) else positions
+    nested = isinstance(rows, list) and rows != [] and isinstance(rows[0], (list, tuple, np.ndarray))
+    lines = [
+        integers(f"{name}[{index}]" if nested else name, line, 0, LARGEST_POSITION)
+        for index, line in enumerate(rows if nested else [rows])
+    ]
+    if len(lines) != (3 if nested else 1) or any(len(line) != tokens for line in lines):
+        got = [len(line) for line in lines]
+        raise refuse(
+            SHAPE, name, expected=f"{tokens} positions, or three rows of them", got=f"{got} positions"
+        )
+    return np.array(lines if nested else lines * 3, np.int64).reshape(3, tokens)
+
+
 def _axis(index: int, sections: Sequence[int]) -> int:
     """Which of the three position rows drives this frequency: H and W are woven in as long as they last."""
     axis = index % 3
     return axis if axis and index < 3 * sections[axis] else 0
-
-
-def _rows(positions: Any, tokens: int) -> Array:
-    rows = np.asarray(positions)
-    if rows.size and rows.dtype.kind not in "iu":
-        raise refuse("oracle.argument.type", "positions", expected="integers", got=f"type {rows.dtype}")
-    if rows.ndim == 1:
-        rows = np.broadcast_to(rows, (3, rows.shape[0]))
-    if rows.shape != (3, tokens):
-        got = list(np.shape(positions))
-        raise refuse(SHAPE, "positions", expected=f"[{tokens}] or [3, {tokens}]", got=got)
-    if (rows < 0).any():
-        raise refuse(DOMAIN, "positions", expected="no position below 0", got=int(rows.min()))
-    return rows

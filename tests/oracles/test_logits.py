@@ -52,6 +52,31 @@ def test_a_mask_of_valid_ids_has_spare_bits_of_zero() -> None:
     assert (len(words), words[0], words[-1]) == (7753, 4294967295, 8191)
 
 
+def test_words_that_end_with_the_vocabulary_are_whole() -> None:
+    assert logits.mask(64, 32) == [4294967295]
+    assert logits.mask(1, 1) == [1]
+    assert logits.mask(70, 65) == [4294967295, 4294967295, 1]
+    assert_refused("oracle.argument.domain", "valid_ids", lambda: logits.mask(10, 0))
+    assert_refused("oracle.argument.domain", "physical_rows", lambda: logits.mask(2**24 + 1, 1))
+
+
+def test_one_word_covers_32_ids_and_no_more() -> None:
+    assert logits.select(np.arange(32.0), 32, mask_words=[0b111]).id == 2
+    assert_refused(
+        "oracle.argument.shape", "mask_words", lambda: logits.select(np.arange(33.0), 33, mask_words=[0b111])
+    )
+
+
+def test_the_largest_uniform_number_takes_the_last_candidate() -> None:
+    """Ten shares of 0.1 add up to the largest double below 1, so that nothing exceeds it."""
+    assert logits.select(np.zeros(10), 10, "temperature", uniform=float(np.nextafter(1, 0))).id == 9
+
+
+def test_greedy_has_one_candidate() -> None:
+    chosen = logits.select([0.0, 1.0], 2)
+    assert (chosen.candidates.tolist(), chosen.probabilities.tolist()) == ([1], [1.0])
+
+
 def test_greedy_takes_the_lower_id_at_a_tie() -> None:
     assert logits.select([1.0, 5.0, 5.0], 3).id == 1
 

@@ -106,6 +106,24 @@ def test_a_missing_expert_is_refused_by_name() -> None:
     assert_refused("oracle.argument.domain", "k", lambda: block(k=4))
 
 
+@pytest.mark.parametrize(
+    ("where", "change"),
+    [
+        ("gate_up", {"gate_up": [[[1.0]] * 3] * 3}),
+        ("gate_up", {"gate_up": [[1.0], [1.0]]}),
+        ("down", {"down": [[[1.0, 1.0]]] * 3}),
+        ("down", {"down": [[[1.0]]] * 2}),
+        ("shared_gate", {"shared_gate": [1.0]}),
+        ("shared_up", {"shared_up": [[1.0], [1.0]]}),
+        ("shared_down", {"shared_down": [[1.0, 1.0]]}),
+        ("shared_scale", {"shared_scale": [[0.0]]}),
+        ("router", {"router": [[1.0, 2.0]]}),
+    ],
+)
+def test_the_block_refuses_a_wrong_shape_by_its_own_argument(where: str, change: dict[str, object]) -> None:
+    assert_refused("oracle.argument.shape", where, lambda: block(**change))
+
+
 def test_a_fused_matrix_of_odd_rows_or_another_rank_is_refused() -> None:
     for rows in (np.zeros((3, 1)), np.zeros(2), np.zeros((2, 2, 2))):
         assert_refused("oracle.argument.domain", "gate_up", lambda rows=rows: moe.split_fused(rows))

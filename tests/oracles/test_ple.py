@@ -212,3 +212,81 @@ def test_what_is_added_is_the_gated_value_and_its_convolution() -> None:
     normed = 3 / np.sqrt(12.5)
     assert done.added[0] == pytest.approx(3 * gate + normed / (1 + np.exp(-normed)), abs=1e-12)
     assert done.wide[0] == pytest.approx(3 + done.added[0], abs=1e-12)
+
+
+def test_pairs_alone_are_an_order_too() -> None:
+    """Two multipliers: one order, the toy's bigram column."""
+    toy = {"multipliers": [7, 11], "primes": [53], "offsets": [0], "heads_per_ngram": 1, "eos": 2}
+    assert ple.rows([5, 8, 3], **toy) == [[0], [15], [24]]
+
+
+def test_the_smallest_arguments_are_answered() -> None:
+    """Multiplier 1, prime 1, end of sequence 0: 1 ^ 0 modulo 1 is 0; history of one token."""
+    assert ple.rows([1], [1, 1], [1], [0], 1, 0) == [[0]]
+    assert ple.history_after([5, 8], eos=0, size=1) == [8]
+    assert ple.history_after([5, 0, 8], eos=0, size=1, history=[3]) == [8]
+
+
+@pytest.mark.parametrize(
+    ("code", "where", "change"),
+    [
+        ("oracle.argument.domain", "multipliers[0]", {"multipliers": [0, 1, 1]}),
+        ("oracle.argument.domain", "primes[0]", {"primes": [0, 1]}),
+        ("oracle.argument.domain", "offsets[1]", {"offsets": [0, -1]}),
+        ("oracle.argument.shape", "offsets", {"offsets": [0]}),
+        ("oracle.argument.shape", "multipliers", {"multipliers": [1]}),
+        ("oracle.argument.domain", "heads_per_ngram", {"heads_per_ngram": 0}),
+        ("oracle.argument.domain", "eos", {"eos": -1}),
+        ("oracle.argument.domain", "history[0]", {"history": [-1]}),
+        ("oracle.argument.type", "tokens", {"tokens": "58"}),
+        ("oracle.argument.type", "tokens[0]", {"tokens": [1.0]}),
+    ],
+)
+def test_rows_refuse_by_name(code: str, where: str, change: dict[str, object]) -> None:
+    assert_refused(code, where, lambda: ple.rows(**{"tokens": [1], **TOY, **change}))
+
+
+def test_the_history_refuses_by_name() -> None:
+    assert_refused("oracle.argument.domain", "size", lambda: ple.history_after([1], eos=2, size=0))
+    assert_refused("oracle.argument.domain", "tokens[1]", lambda: ple.history_after([1, -1], eos=2))
+
+
+def test_the_sign_turns_at_2_to_the_63() -> None:
+    """2^63 read as signed is -2^63, 2^63 - 1 is itself; -2^63 mod 5 = 2 and 2^63 mod 5 = 3."""
+    turned = ple.wrapped([2**62], [2], 5)
+    assert (turned.signed, turned.signed_row, turned.unsigned_row) == (-(2**63), 2, 3)
+    assert ple.wrapped([7], [1317624576693539401], 5).signed == 2**63 - 1
+    assert ple.wrapped([2**63], [2], 5).unsigned == 0
+
+
+def test_controls_take_zeros_and_refuse_by_name() -> None:
+    assert ple.wrapped([0], [0], 1) == (0,) * 8
+    assert_refused("oracle.argument.shape", "window", lambda: ple.wrapped([], [], 1))
+    assert_refused("oracle.argument.shape", "window", lambda: ple.wrapped([1], [1, 1], 1))
+    assert_refused("oracle.argument.domain", "prime", lambda: ple.wrapped([1], [1], 0))
+    assert_refused("oracle.argument.domain", "window[0]", lambda: ple.wrapped([2**64], [1], 1))
+
+
+def test_a_single_stream_can_be_injected_into() -> None:
+    done = injected([[3.0], [4.0]], wide=[3.0, 4.0], streams=1, conv=np.zeros((2, 4)), **ONE_STREAM)
+    assert done.gate == pytest.approx([0.766599], abs=1e-6)
+    assert done.wide == pytest.approx([3 + 3 * 0.766599, 4 + 4 * 0.766599], abs=1e-5)
+
+
+ONE_STREAM = {"norm_key": np.zeros(2), "norm_query": np.zeros(2), "norm_conv": np.zeros(2)}
+
+
+@pytest.mark.parametrize(
+    ("code", "where", "change"),
+    [
+        ("oracle.argument.domain", "wide", {"streams": 3}),
+        ("oracle.argument.domain", "wide", {"wide": []}),
+        ("oracle.argument.domain", "streams", {"streams": 0}),
+        ("oracle.argument.shape", "value", {"value": [[1.0]]}),
+        ("oracle.argument.shape", "norm_query", {"norm_query": np.zeros(2)}),
+        ("oracle.argument.shape", "conv", {"conv": np.zeros((2, 4))}),
+        ("oracle.argument.shape", "state", {"state": np.zeros((4, 3))}),
+    ],
+)
+def test_an_injection_refuses_by_name(code: str, where: str, change: dict[str, object]) -> None:
+    assert_refused(code, where, lambda: injected([[1.0]] * 4, **change))

@@ -98,7 +98,18 @@ def test_the_first_of_two_nan_scores_is_named() -> None:
 
 def test_a_group_of_slots_that_do_not_exist_is_refused() -> None:
     call = {"groups": [[0, 2]], "starts": [0], "weight": [0.0, 0.0], "rotary_dim": 2, "sections": (1, 0, 0)}
-    assert_refused("oracle.argument.domain", "groups", lambda: qsa.pool(np.zeros((2, 2)), **call))
+    assert_refused("oracle.argument.domain", "groups[0][1]", lambda: qsa.pool(np.zeros((2, 2)), **call))
+
+
+def test_starts_that_do_not_match_the_groups_are_refused() -> None:
+    call = {
+        "groups": [[0, 1]],
+        "starts": [0, 1],
+        "weight": [0.0, 0.0],
+        "rotary_dim": 2,
+        "sections": (1, 0, 0),
+    }
+    assert_refused("oracle.argument.shape", "starts", lambda: qsa.pool(np.zeros((2, 2)), **call))
 
 
 def test_scores_are_asked_for_complete_groups_only() -> None:

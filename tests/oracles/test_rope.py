@@ -16,6 +16,12 @@ def test_only_the_first_values_are_rotated() -> None:
     assert y == pytest.approx(expected, abs=1e-6)
 
 
+def test_three_rows_of_positions_drive_their_sections() -> None:
+    """Frequency 1 is height's: at height 2 the second pair turns by 2 radians, the first by 1."""
+    y = rope.apply([[[1.0, 1.0, 0.0, 0.0]]], [[1], [2], [9]], 4, 1.0, (1, 1, 0))[0, 0]
+    assert y == pytest.approx([math.cos(1), math.cos(2), math.sin(1), math.sin(2)], abs=1e-6)
+
+
 def test_pairs_are_half_a_rotation_apart() -> None:
     """Four rotated values pair 0 with 2; with theta 100 the second frequency is 1/10."""
     y = rope.apply([[[1.0, 0.0, 0.0, 0.0]]], [1], 4, 100.0, (2, 0, 0))[0, 0]
@@ -65,9 +71,13 @@ def test_products_depend_on_distance_alone() -> None:
         ("oracle.argument.domain", "rotary_dim", {"rotary_dim": 6}),
         ("oracle.argument.domain", "sections", {"sections": (1, 1, 1)}),
         ("oracle.argument.domain", "theta", {"theta": 0.0}),
-        ("oracle.argument.domain", "positions", {"positions": [-1]}),
+        ("oracle.argument.domain", "positions[0]", {"positions": [-1]}),
         ("oracle.argument.shape", "positions", {"positions": [1, 2]}),
-        ("oracle.argument.type", "positions", {"positions": [1.5]}),
+        ("oracle.argument.type", "positions[0]", {"positions": [1.5]}),
+        ("oracle.argument.type", "positions", {"positions": 1}),
+        ("oracle.argument.shape", "positions", {"positions": [[1], [1]]}),
+        ("oracle.argument.shape", "positions", {"positions": [[1], [1], [1, 2]]}),
+        ("oracle.argument.domain", "positions[2][0]", {"positions": [[1], [1], [2**53 + 1]]}),
         ("oracle.argument.shape", "x", {"x": np.zeros((1, 4))}),
     ],
 )

@@ -70,5 +70,13 @@ def test_a_rounded_value_is_a_nearest_bf16(value: float) -> None:
     assert all(distance <= abs(float(other) - value) for other in neighbours if np.isfinite(other))
 
 
+def test_nothing_and_role_zero_may_be_asked() -> None:
+    """Role 0, index 0: the mixer of the seed alone, printed by a C program."""
+    assert weights.values(0, 0, 0).shape == (0,)
+    assert f"{weights.values(0, 0, 1)[0]:.9g}" == "-0.0935595706"
+    for name, arguments in (("role", (-1, 0, 1)), ("first", (0, -1, 1)), ("count", (0, 0, -1))):
+        assert_refused("oracle.argument.domain", name, lambda arguments=arguments: weights.values(*arguments))
+
+
 def test_a_role_beyond_64_bits_is_refused() -> None:
     assert_refused("oracle.argument.domain", "role", lambda: weights.values(2**64, 0, 1))
