@@ -76,6 +76,9 @@ def _sentence(row: LadderRow) -> str:
     first = _first_difference(row)
     known = sum(rung.state == "equal" for rung in row.rungs)
     if first == len(row.rungs):
-        return f"No rung differs; {known} of {len(row.rungs)} are known to be equal."
+        return (
+            f"No rung differs: {known} of {len(row.rungs)} are equal within the gate's tolerances, "
+            f"{len(row.rungs) - known} are unknown."
+        )
     unsure = f"; {row.unknown_before} before it unknown" if row.unknown_before else ""
     return f"First difference: {row.rungs[first].title}{unsure}. The rungs after it are not blamed."

@@ -200,3 +200,8 @@ def test_stale_evidence_is_named_with_its_reason_and_with_the_command_that_renew
 def test_a_command_in_a_next_step_is_set_as_code(mixed_run: Run) -> None:
     told = mixed_run.model_copy(update={"next_steps": ["renew stale evidence: assay gate a.b"]})
     assert "renew stale evidence: <code>assay gate a.b</code>" in render(told, "html")
+
+
+def test_unknown_rungs_are_counted_beside_the_equal_ones(good_run: Run) -> None:
+    text = Page(render(good_run, "html")).plain
+    assert "No rung differs: 2 of 7 are equal within the gate's tolerances, 5 are unknown." in text
