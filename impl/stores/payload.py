@@ -186,20 +186,43 @@ def _hash_all(
     display = (
         options.progress("payload", total) if options.progress is not None and left else nullcontext(None)
     )
+    stop = threading.Event()
     with display as advance, ThreadPoolExecutor(max(1, options.jobs)) as pool:
-        work = {pool.submit(_hash_one, folder, name, state, identities[name], advance): name for name in left}
-        for future in as_completed(work):
-            try:
-                done[work[future]] = future.result()
-            except AdmissionError as error:
-                failed.append(error.finding)
+        watched = _watched(advance, stop)
+        work = {pool.submit(_hash_one, folder, name, state, identities[name], watched): name for name in left}
+        try:
+            for future in as_completed(work):
+                try:
+                    done[work[future]] = future.result()
+                except AdmissionError as error:
+                    failed.append(error.finding)
+        except (
+            BaseException
+        ):  # an interrupt must not wait for 360 GB: what is under way stops at its next piece
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     return done, failed
 
 
+class _StoppedError(Exception):
+    """Ends a worker whose result nobody waits for."""
+
+
+def _watched(advance: Callable[[int], None] | None, stop: threading.Event) -> Callable[[int], None]:
+    def step(done: int) -> None:
+        if stop.is_set():
+            raise _StoppedError
+        if advance is not None:
+            advance(done)
+
+    return step
+
+
 def _hash_one(
-    folder: Path, name: str, state: PayloadState, identity: list[int], advance: Callable[[int], None] | None
+    folder: Path, name: str, state: PayloadState, identity: list[int], progress: Callable[[int], None]
 ) -> str:
-    digest, _ = file_digest(folder / name, stage=STAGE, where=name, progress=advance)
+    digest, _ = file_digest(folder / name, stage=STAGE, where=name, progress=progress)
     if _identity(folder / name) == identity:  # a file that changed under the reader is not remembered
         state.keep(name, identity, digest)
     return digest

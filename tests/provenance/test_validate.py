@@ -229,6 +229,37 @@ def test_nothing_heavy_is_imported(miniature: Path, arguments: list[str]) -> Non
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("options", [[], ["--payload", "-q"]])
+def test_it_works_where_numpy_and_mlx_cannot_be_imported(miniature: Path, options: list[str]) -> None:
+    (miniature / "model.gguf").write_bytes(b"GGUF\x03\0\0\0" + bytes(16))
+    code = (
+        "import sys\n"
+        "class Refuse:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] in {'mlx', 'torch', 'numpy', 'transformers', 'safetensors', 'rich'}:\n"
+        "            raise ImportError(f'{name} is refused')\n"
+        "sys.meta_path.insert(0, Refuse())\n"
+        "from assay.provenance.cli import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        "validate",
+        "--private",
+        *options,
+        "--out",
+        str(miniature / "o"),
+        str(miniature),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    document = json.loads(done.stdout)
+    assert done.stderr == ""
+    assert document["report"]["areas"]["inventory"] == "accepted"
+    assert ("payload" in document["report"]["areas"]) == bool(options)
+
+
 def test_the_kinds_are_words_of_the_command_line() -> None:
     assert {"checkpoint", "config", "index", "safetensors"} <= {kind.name for kind in KINDS}
 

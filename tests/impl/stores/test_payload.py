@@ -6,12 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from assay.impl.stores import payload
 from assay.impl.stores.checkpoint import judge_checkpoint
 from assay.impl.stores.checkpoint_writer import PlannedTensor
 from assay.provenance.miniature import write_miniature
@@ -146,3 +149,34 @@ def test_a_shard_that_the_manifest_names_and_nobody_has_leaves_the_payload_open(
     judgement = judge(miniature, None)
     assert judgement.areas["payload"] == "inconclusive"
     assert ("payload.unread", SHARDS[0]) in [(finding.code, finding.where) for finding in judgement.gaps]
+
+
+def test_an_interrupt_ends_the_run_without_hashing_the_rest(miniature: Path) -> None:
+    """With one worker, the interrupt comes with the first piece; the third shard must never begin."""
+    pieces: list[int] = []
+
+    @contextmanager
+    def interrupted(_title: str, _total: int) -> Iterator[Callable[[int], None]]:
+        def advance(done: int) -> None:
+            pieces.append(done)
+            if len(pieces) > 1:
+                time.sleep(1)  # the shard that had begun already; the interrupt is seen meanwhile
+            raise KeyboardInterrupt
+
+        yield advance
+
+    options = JudgeOptions(is_private=True, with_payload=True, jobs=1, progress=interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        judge_checkpoint(miniature, options)
+    assert len(pieces) <= 2
+
+
+def test_a_stopped_worker_ends_at_its_next_piece() -> None:
+    stop = threading.Event()
+    told: list[int] = []
+    step = payload._watched(told.append, stop)
+    step(5)
+    stop.set()
+    with pytest.raises(payload._StoppedError):
+        step(6)
+    assert told == [5]
