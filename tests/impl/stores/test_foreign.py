@@ -77,6 +77,7 @@ def test_an_mlx_conversion_is_open_with_every_area_judged(tmp_path: Path) -> Non
         "tokenizer": "inconclusive",
     }  # fmt: skip
     assert judgement.facts["config_fields_added"] == ["quantization"]
+    assert any(text.startswith("excluded tensors") for text in judgement.not_checked)
 
 
 def test_the_codecs_and_the_real_bits_per_weight_are_reported(tmp_path: Path) -> None:
