@@ -31,13 +31,26 @@ LAYERED: Final = frozenset({"ple_rows", *LAYER_STAGES, "state"})
 """Stages whose entries must name a layer."""
 
 PARTS: Final[dict[str, tuple[str, ...]]] = {
-    "ple": ("norm_key", "value", "norm_query"),
-    "attn_gr_prepare": ("injection",),
+    "ple": ("key", "norm_key", "value", "norm_query", "norm_conv"),
+    "attn_gr_prepare": ("normed", "mix", "injection"),
     "gdn": ("qkv", "z", "b", "a", "gated_norm"),
-    "qsa": ("q_proj", "k_proj", "v_proj", "index_qk", "index_scores", "selection_mask", "selected"),
-    "moe_gr_prepare": ("injection",),
+    "qsa": (
+        "index_qk",
+        "index_query",
+        "index_scores",
+        "selection_mask",
+        "selected",
+        "q_proj",
+        "k_proj",
+        "v_proj",
+        "q_norm",
+        "k_norm",
+        "gated",
+    ),
+    "moe_gr_prepare": ("normed", "mix", "injection"),
     "router": ("logits", "ids", "weights"),
     "routed_shared_moe": ("routed", "shared", "shared_gate"),
+    "final_gr_mixer": ("normed", "mix"),
     "state": (
         "gdn_conv",
         "gdn_recurrent",

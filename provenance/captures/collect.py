@@ -207,6 +207,7 @@ def _tapped(model: Any, taps: _Taps) -> Iterator[None]:
     before(text.layers[0], "four_stream_residual", None)
     for index, layer in enumerate(text.layers):
         _tap_layer(layer, index, out, before)
+    _tap_mixer(text.hyper_connection_mixer, "final_gr_mixer", None, out)
     out(text.hyper_connection_mixer, "final_gr_mixer", None)
     out(model.lm_head, "output_head", None)
     with _selection_watched(text.layers, taps, handles):
@@ -220,10 +221,13 @@ def _tapped(model: Any, taps: _Taps) -> Iterator[None]:
 def _tap_layer(layer: Any, index: int, out: Callable[..., None], before: Callable[..., None]) -> None:
     if layer.ple is not None:
         before(layer.ple.ple_embedding.ngram_embedding, "ple_rows", index)
+        out(layer.ple.key_proj, "ple", index, "key")
         out(layer.ple.norm_key, "ple", index, "norm_key")
         out(layer.ple.value_proj, "ple", index, "value")
         out(layer.ple.norm_query, "ple", index, "norm_query")
+        out(layer.ple.norm_conv, "ple", index, "norm_conv")
         out(layer.ple, "ple", index)
+    _tap_mixer(layer.attn_hyper_connection, "attn_gr_prepare", index, out)
     out(layer.attn_hyper_connection, "attn_gr_prepare", index, "injection", 2)
     out(layer.attn_hyper_connection, "attn_gr_prepare", index, "", 0)
     if layer.layer_type == "linear_attention":
@@ -232,15 +236,23 @@ def _tap_layer(layer: Any, index: int, out: Callable[..., None], before: Callabl
         before(layer.linear_attn.out_proj, "gdn", index, "gated_norm")
         out(layer.linear_attn, "gdn", index)
     else:
-        for part in ("q_proj", "k_proj", "v_proj"):
+        for part in ("q_proj", "k_proj", "v_proj", "q_norm", "k_norm"):
             out(getattr(layer.self_attn, part), "qsa", index, part)
         out(layer.self_attn.indexer.index_qk_proj, "qsa", index, "index_qk")
+        out(layer.self_attn.indexer.q_layernorm, "qsa", index, "index_query")
+        before(layer.self_attn.o_proj, "qsa", index, "gated")
         out(layer.self_attn, "qsa", index, "", 0)
     out(layer.mlp_hyper_connection, "attn_gr_apply", index, "", 1)
+    _tap_mixer(layer.mlp_hyper_connection, "moe_gr_prepare", index, out)
     out(layer.mlp_hyper_connection, "moe_gr_prepare", index, "injection", 2)
     out(layer.mlp_hyper_connection, "moe_gr_prepare", index, "", 0)
     _tap_experts(layer.mlp, index, out)
     out(layer, "moe_gr_apply", index)
+
+
+def _tap_mixer(mixer: Any, stage: str, index: int | None, out: Callable[..., None]) -> None:
+    out(mixer.hc_norm, stage, index, "normed")
+    out(mixer.input_mix_weight_up, stage, index, "mix")
 
 
 def _tap_experts(mlp: Any, index: int, out: Callable[..., None]) -> None:

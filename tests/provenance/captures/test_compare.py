@@ -274,9 +274,13 @@ def test_the_ladder_orders_every_pair_of_shipped_rungs() -> None:
     assert list(dict.fromkeys(stage for stage, _, _ in names))[:6] == expected
     layered = [layer for stage, layer, _ in names if layer is not None and stage not in {"state", "ple_rows"}]
     assert all(x <= y for x, y in itertools.pairwise(layered))
-    assert [name[0] for name in names if name[0] in {"final_gr_mixer", "output_head", "sampled_id"}] == [
-        "final_gr_mixer", "output_head", "sampled_id",
-    ]  # fmt: skip
+    last = [stage for stage, _, _ in names if stage in {"final_gr_mixer", "output_head", "sampled_id"}]
+    assert list(dict.fromkeys(last)) == ["final_gr_mixer", "output_head", "sampled_id"]
+    assert (
+        names.index(("qsa", 3, "index_scores"))
+        < names.index(("qsa", 3, "selected"))
+        < names.index(("qsa", 3, ""))
+    )
 
 
 @pytest.mark.parametrize(

@@ -107,4 +107,4 @@ def test_a_c_program_can_read_the_index(tmp_path: Path) -> None:
     done = subprocess.run([str(program), str(root / "index.tsv")], capture_output=True, text=True, check=True)
     arrays, total = map(int, done.stdout.split())
     assert total == sum(path.stat().st_size for path in root.rglob("arrays.bin"))
-    assert arrays == 1237
+    assert arrays == 1363

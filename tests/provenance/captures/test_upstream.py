@@ -31,7 +31,7 @@ BESIDE, ABSENT = "small/short-row-alone", "two-ple/one-shot"
 def test_upstream_gives_the_shipped_bytes_again() -> None:
     findings, compared = check(fixture_path("captures"), write_rejected=False)
     assert findings == []
-    assert compared == 1237
+    assert compared == 1363
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes, list
 def test_every_fault_fails_at_its_own_clause(damaged: tuple[Path, bytes, list[Finding]]) -> None:
     found = {finding.code: finding.where for finding in damaged[2]}
     where = found.pop("capture.check.bytes")
-    assert where.startswith(f"{ONE}/arrays.bin: 1 arrays, first layers.0.attn_gr_prepare.injection [0, 0]")
+    assert where.startswith(f"{ONE}/arrays.bin: 1 arrays, first layers.0.attn_gr_prepare.normed [0, 0]")
     assert found == {"capture.check.record": f"{BESIDE}/fixture.json", "capture.check.absent": ABSENT}
 
 
