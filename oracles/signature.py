@@ -93,7 +93,7 @@ class Operation:
                 raise refuse(UNKNOWN, name, expected=f"one of {names}", got="an unknown argument")
         ready: dict[str, Any] = {}
         for name, argument in known.items():
-            if name in given:
+            if name in given and not (given[name] is None and self.default(name) is None):
                 ready[name] = read_argument(argument, given[name])
             elif self.default(name) is inspect.Parameter.empty:
                 raise refuse(MISSING, name, expected=f"an argument {_form(argument)}", got="none")

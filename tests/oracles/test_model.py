@@ -248,6 +248,35 @@ def test_another_gate_is_refused() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("where", "name", "value"),
+    [
+        ("num_attention_heads", "num_key_value_heads", 3),
+        ("linear_num_value_heads", "linear_num_key_heads", 2),
+        ("num_experts_per_tok", "num_experts", 9),
+        ("indexer_budget", "indexer_budget", 9),
+        ("partial_rotary_factor", "head_dim", 3),
+        ("partial_rotary_factor", "indexer_head_dim", 1),
+        ("ple_embed_dim", "ple_embed_dim", 17),
+        ("ngram_size", "ngram_size", 1),
+        ("ple_layer_ids[0]", "ple_layer_ids", [5]),
+        ("layer_types", "num_hidden_layers", 5),
+    ],
+)
+def test_dimensions_that_do_not_fit_together_are_refused(where: str, name: str, value: Any) -> None:
+    text = {**FIXTURE_CONFIG["text_config"], name: value}
+    assert_refused("oracle.argument.domain", where, lambda: geometry.from_config({"text_config": text}))
+
+
+@pytest.mark.parametrize("sections", [[1, 0], [1, 1, 0]])
+def test_sections_are_three_and_drive_the_whole_rotation(sections: list[int]) -> None:
+    rope = {**FIXTURE_CONFIG["text_config"]["rope_parameters"], "mrope_section": sections}
+    text = {**FIXTURE_CONFIG["text_config"], "rope_parameters": rope}
+    assert_refused(
+        "oracle.argument.domain", "mrope_section", lambda: geometry.from_config({"text_config": text})
+    )
+
+
 @pytest.mark.checkpoint
 def test_the_published_geometry_reads_as_its_facts_say(checkpoint: Any) -> None:
     """Facts 1 and the row store's section 6."""

@@ -89,6 +89,48 @@ def test_one_selection_from_the_shell(ask: Ask) -> None:
     assert json.loads(ask("qsa.select", stdin=SELECT)[1]) == {"groups": [1], "tokens": [4, 5, 6, 7, 8]}
 
 
+def test_a_role_by_number_gives_the_rules_values(ask: Ask) -> None:
+    """Printed by a C program."""
+    result = json.loads(ask("weights.values", stdin='{"role": "100", "count": 3, "bf16": false}')[1])
+    assert [f"{value:.9g}" for value in result["values"]] == ["0.0673278794", "0.101623535", "-0.0138647463"]
+    stored = json.loads(ask("weights.values", stdin='{"role": 100, "count": 1}')[1])
+    assert stored["values"] != result["values"][:1]
+
+
+def test_an_integral_float_is_an_integer(ask: Ask) -> None:
+    assert json.loads(ask("qsa.select", stdin=SELECT.replace('"visible": 9', '"visible": 9.0'))[1])[
+        "groups"
+    ] == [1]
+
+
+def test_an_npz_file_with_text_for_numbers_is_refused(ask: Ask, tmp_path: Path) -> None:
+    path = tmp_path / "case.npz"
+    np.savez(path, scores=np.array(["a", "b"]), budget_groups=1, visible=9)
+    code, _, err = ask("qsa.select", "--input", str(path))
+    assert (code, err.startswith("assay: error: oracle.argument.type: scores: ")) == (1, True)
+
+
+def test_a_terminal_is_told_what_is_waited_for(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.TextIOWrapper):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(io, "TextIOWrapper", Terminal)
+    code, _, err = ask("qsa.select", stdin=SELECT)
+    assert code == 0
+    assert "assay oracle qsa.select --example" in err
+
+
+def test_null_leaves_out_what_may_be_absent(ask: Ask) -> None:
+    example = dict(OPERATIONS["gdn.step"].example)
+    del example["state"]
+    assert ask("gdn.step", stdin=json.dumps({**example, "state": None})) == ask(
+        "gdn.step", stdin=json.dumps(example)
+    )
+    code, _, err = ask("gdn.step", stdin=json.dumps({**example, "beta": None}))
+    assert (code, err.startswith("assay: error: oracle.argument.type: beta: ")) == (1, True)
+
+
 def test_integers_are_read_as_decimal_strings_and_printed_as_numbers(ask: Ask) -> None:
     text = '{"seed": "1234", "vocab_size": "248320"}'
     assert json.loads(ask("ple.multipliers", stdin=text)[1]) == {
