@@ -10,7 +10,7 @@ import pytest
 
 from assay.impl.captures.fixtures import fixture_faults
 from assay.provenance.captures.geometries import CASES, Case, case
-from assay.provenance.captures.regenerate import check
+from assay.provenance.captures.regenerate import _same_record, check
 from assay.provenance.paths import fixture_path
 from assay.spec.errors import Finding
 
@@ -47,6 +47,16 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes, list
     record = root / BESIDE / "fixture.json"
     record.write_text(record.read_text().replace('"title":"', '"title":"also '))
     return root, bytes(data), check(root, [ONE, BESIDE, ABSENT])[0]
+
+
+def test_another_version_of_assay_is_not_another_capture() -> None:
+    shipped = fixture_path("captures", ONE, "fixture.json").read_bytes()
+    document = json.loads(shipped)
+    document["producers"]["assay"]["version"] = "99"
+    document["producers"]["torch"]["wheel_sha256"] = None
+    assert _same_record(json.dumps(document).encode(), shipped)
+    document["producers"]["transformers"]["wheel_sha256"] = None
+    assert not _same_record(json.dumps(document).encode(), shipped)
 
 
 def test_every_fault_fails_at_its_own_clause(damaged: tuple[Path, bytes, list[Finding]]) -> None:
