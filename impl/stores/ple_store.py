@@ -194,7 +194,7 @@ class PleStore:
         """Returns what is wrong with pages first..stop-1; threads scale, since no digest spans pages."""
         self._check_page_size()
         findings: list[Finding] = []
-        for _, found, _ in in_order(self._judge_run, self._runs(range(first, stop)), threads):
+        for _, found, _ in in_order(self._judge_run, self._runs(range(first, stop), PIECE_BYTES), threads):
             findings += found[: MAX_FINDINGS - len(findings)]
         return findings
 
@@ -225,7 +225,7 @@ class PleStore:
         def work(run: tuple[int, int]) -> tuple[bytes, list[Finding], int]:
             return self._judge_run(run, skip_below=judged_before)
 
-        for data, found, found_bad in in_order(work, self._runs(range(count)), threads):
+        for data, found, found_bad in in_order(work, self._runs(range(count), PIECE_BYTES), threads):
             payload.update(data)
             findings += found[: MAX_FINDINGS - len(findings)]
             bad += found_bad
@@ -288,9 +288,9 @@ class PleStore:
         valid = min(self._rows_per_page, self._rows - first)
         return data[:PAGE_HEADER_BYTES] == self._head + self._place.pack(page, first, valid) + self._rest
 
-    def _runs(self, pages: Iterable[int]) -> Iterator[tuple[int, int]]:
-        """Yields (first page, number of pages) of neighbours that are read in one piece of up to 256 KiB."""
-        longest = max(1, _RUN_BYTES // self._stride)
+    def _runs(self, pages: Iterable[int], run_bytes: int = _RUN_BYTES) -> Iterator[tuple[int, int]]:
+        """Yields (first page, number of pages) of neighbours that are read in one piece of up to `run_bytes`."""
+        longest = max(1, run_bytes // self._stride)
         first = count = 0
         for page in pages:
             if count and page == first + count and count < longest:
@@ -304,16 +304,27 @@ class PleStore:
 
     def _judge_run(self, run: tuple[int, int], skip_below: int = 0) -> tuple[bytes, list[Finding], int]:
         first, count = run
-        data = self.extent.read(self._payload + first * self._stride, count * self._stride)
+        stride, digests = self._stride, self._digests
+        data = self.extent.read(self._payload + first * stride, count * stride)
+        view = memoryview(data)
         findings: list[Finding] = []
         bad = 0
         for page in range(max(first, skip_below), first + count):
-            start = (page - first) * self._stride
-            found = judge_page(
-                data[start : start + self._stride], page, self.geometry, self._digests.entry(page)
+            start = (page - first) * stride
+            digest = digests.entry(page)
+            used = (
+                start
+                + PAGE_HEADER_BYTES
+                + min(self._rows_per_page, self._rows - page * self._rows_per_page) * self._row_bytes
             )
-            bad += bool(found)
-            findings += found
+            if (
+                self._has_header(data[start : start + PAGE_HEADER_BYTES], page)
+                and hashlib.sha256(view[start : start + stride]).digest() == digest
+                and not data[used : start + stride].strip(b"\0")
+            ):
+                continue
+            bad += 1
+            findings += judge_page(data[start : start + stride], page, self.geometry, digest)
         return data, findings, bad
 
     def _check_page_size(self) -> None:

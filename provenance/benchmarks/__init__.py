@@ -1,0 +1,23 @@
+"""Benchmarks: speeds as ratios of one run. To add one, write a module with `run(context)` and append a row."""
+
+from typing import Final
+
+BENCHMARKS: Final[dict[str, tuple[str, str]]] = {
+    "stores.verify": (
+        "assay.provenance.benchmarks.stores_verify",
+        "row store: verify_all against one core's SHA-256 and the disk; page digests against threads",
+    ),
+    "stores.rows": (
+        "assay.provenance.benchmarks.stores_rows",
+        "row store: 16 verified rows of random pages, against SQLite and numpy.memmap",
+    ),
+    "stores.experts": (
+        "assay.provenance.benchmarks.stores_experts",
+        "expert store: verified records against unverified reads of the same file and depth",
+    ),
+    "stores.open": (
+        "assay.provenance.benchmarks.stores_open",
+        "opening: the row table at its true size in 4, 16 and 64 KiB pages; a GGUF directory with a vocabulary",
+    ),
+}
+"""Name -> (module, title), in the order in which they run; a module is imported only when it runs."""

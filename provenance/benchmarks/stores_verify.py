@@ -1,0 +1,75 @@
+"""Verification of a row store: the payload digest against its bounds, page digests against threads."""
+
+import functools
+import os
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+
+from assay.impl.stores.blocks import BF16
+from assay.impl.stores.extents import StoreFile
+from assay.impl.stores.ple_layout import PleGeometry
+from assay.impl.stores.ple_store import PleStore
+from assay.impl.stores.ple_tables import derived_table, paged, raw_codec
+from assay.impl.stores.ple_writer import write_ple_store
+from assay.provenance.benchmarks.base import (
+    BenchContext,
+    drop_from_cache,
+    measurement,
+    median_seconds,
+    sequential_mib_per_s,
+    sha256_mib_per_s,
+)
+from assay.spec.documents.bench import Measurement
+
+
+def run(context: BenchContext) -> list[Measurement]:
+    """Measures verify_all and verify_pages on a fresh store."""
+    path, geometry = row_store(context.folder, context.size_mib, 16384)
+    size = geometry.payload_bytes / (1 << 20)
+    rates: dict[str, list[float]] = {}
+    with StoreFile.open(path) as file:
+        store = PleStore.open(file.extent(), geometry)
+        kinds: tuple[tuple[str, Callable[[], object], bool], ...] = (
+            ("cold", store.verify_all, True),
+            ("warm", store.verify_all, False),
+            ("1 thread", lambda: store.verify_pages(0, geometry.page_count, 1), False),
+            ("2 threads", lambda: store.verify_pages(0, geometry.page_count, 2), False),
+        )
+        for _ in range(context.rounds):  # interleaved: disk and neighbours drift
+            rates.setdefault("hash", []).append(sha256_mib_per_s(1))
+            rates.setdefault("disk", []).append(sequential_mib_per_s(path, 1))
+            for name, work, is_cold in kinds:
+                before = functools.partial(drop_from_cache, path) if is_cold else None
+                rates.setdefault(name, []).append(size / median_seconds(work, 1, before))
+    rate = {name: statistics.median(values) for name, values in rates.items()}
+    hashing, cold, warm = rate["hash"], rate["cold"], rate["warm"]
+    bound = min(("one core's SHA-256", hashing), ("sequential read", rate["disk"]), key=lambda one: one[1])
+    where = f"{size:.0f} MiB in 16 KiB pages"
+    return [
+        measurement("verify_all, cold", cold, "MiB/s", f"{where}, dropped from the cache", reference=bound,
+                    target=("ratio", "at-least", 0.9)),
+        measurement("verify_all, warm", warm, "MiB/s", f"{where}, cached", reference=("one core's SHA-256", hashing),
+                    target=("ratio", "at-least", 0.9)),
+        measurement("page digests, 2 threads", rate["2 threads"], "MiB/s", f"{where}, cached, {os.cpu_count()} cores",
+                    reference=("1 thread", rate["1 thread"])),
+    ]  # fmt: skip
+
+
+def row_store(folder: Path, size_mib: int, page_bytes: int) -> tuple[Path, PleGeometry]:
+    """Writes a store of about `size_mib` MiB of 320-byte rows and returns its path and geometry."""
+    heads = 16
+    rows = size_mib * (1 << 20) // page_bytes * ((page_bytes - 64) // 320)
+    table = derived_table(
+        family=0x80000010, profile="assay-bench-v1", base=rows // heads, heads=heads, width=160, alignment=128
+    )
+    geometry = paged(table, raw_codec("assay-bf16", BF16, 160), page_bytes)
+    noise = os.urandom(1 << 20)
+
+    def encode(first: int, count: int) -> bytes:
+        start = first * 7919 % (len(noise) - 320 * count)
+        return noise[start : start + 320 * count]
+
+    path = folder / f"rows-{page_bytes}"
+    write_ple_store(path, geometry, encode)
+    return path, geometry
