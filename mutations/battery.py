@@ -67,7 +67,7 @@ class Battery:
             when it can't be applied.
         control: judges the unchanged thing; must return no finding.
         forced: a mutation that must be killed, or the battery itself is broken.
-        pin_reasons: for leaves that only a pin guards, why no rule can exist, by `Mutation.field`.
+        pin_reasons: why no rule can exist where only a pin caught a mutation; empty when nobody has said why.
         authority: if given, the authority that killed a mutation, instead of the strongest clause that fired.
         not_run: parts that this context can't decide, in words.
     """
@@ -78,6 +78,6 @@ class Battery:
     judge: Callable[[Mutation, BatteryContext], list[Finding]]
     control: Callable[[BatteryContext], list[Finding]]
     forced: Callable[[BatteryContext], Mutation]
-    pin_reasons: Callable[[str], str] | None = None
+    pin_reasons: Callable[[Mutation], str] | None = None
     authority: Callable[[Mutation, list[Finding]], Authority] | None = None
     not_run: Callable[[BatteryContext], list[str]] = field(default=lambda _context: [])

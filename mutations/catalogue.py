@@ -7,6 +7,7 @@ from assay.mutations.battery import Battery
 from assay.spec.errors import usage_error
 
 BATTERIES: Final[dict[str, str]] = {
+    "contract": "assay.mutations.contract",
     "fixtures": "assay.mutations.fixtures",
     "expert-store": "assay.mutations.expert_store",
     "ple-store": "assay.mutations.ple_store",

@@ -201,7 +201,7 @@ def _summary(
             killed[mutation.area] += 1
             by[mutation.area, fate.authority] += 1
             if fate.authority is Authority.PIN and chosen.pin_reasons is not None:
-                pinned.setdefault(chosen.pin_reasons(mutation.field), []).append(mutation.field)
+                pinned.setdefault(chosen.pin_reasons(mutation), []).append(mutation.field)
     areas = {
         area: AreaCounts(
             total=total,

@@ -253,7 +253,7 @@ def support(contract: Contract, judge: Judge) -> None:
     """Targets are consistent and stay hypotheses."""
     if contract.support_gates is not None:
         ids = [gate.id for gate in contract.support_gates]
-        judge.equal(GATES, "support_gates", 6, len(set(ids)))
+        judge.equal(GATES, "support_gates", [6, 6], [len(ids), len(set(ids))])
         for index, id_ in enumerate(ids):
             judge.holds(
                 GATES, f"support_gates[{index}].id", id_.startswith("support."), "an id under support.", id_

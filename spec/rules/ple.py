@@ -91,7 +91,7 @@ PROFILE: Final = rule(
 )
 WIRE: Final = rule(
     "ple.extent.wire",
-    "The wire is little-endian; digests have the bytes of SHA-256; header, page header and page alignment are powers of two that contain each other.",
+    "The wire is little-endian; digests have the bytes of SHA-256; header and page header have room for their fields; both and the page alignment are powers of two that contain each other.",
     cause="A container written for another reader.",
 )
 PENDING: Final = rule(
@@ -99,6 +99,12 @@ PENDING: Final = rule(
     "A decision that is listed as pending says so; nothing here can freeze it.",
     cause="A fixture's codec was taken for a production decision.",
 )
+
+
+HEADER_FIXED_BYTES: Final = 216
+"""Bytes of the manifest header before its tables: magic, ids, codec, page geometry and extents."""
+PAGE_HEADER_FIXED_BYTES: Final = 64
+"""Bytes of a page header: magic, index, first row and nine u32."""
 
 
 def derivation(contract: Contract, judge: Judge) -> None:
@@ -210,6 +216,13 @@ def extent(contract: Contract, judge: Judge) -> None:
         "page header < header < page alignment, all powers of two",
         sizes,
     )
+    # Fixed fields, two u32 tables with an entry for each head, two digests; a page header has fixed fields only.
+    fields = HEADER_FIXED_BYTES + 2 * 4 * len(contract.ple_hash.head_primes) + 2 * wire.page_digest_bytes
+    for name, size, room in (
+        ("header_bytes", wire.header_bytes, fields),
+        ("page_header_bytes", wire.page_header_bytes, PAGE_HEADER_FIXED_BYTES),
+    ):
+        judge.holds(WIRE, f"ple_extent.wire_format.{name}", size >= room, f"room for {room} bytes", size)
     for index, decision in enumerate(store.pending_decisions):
         judge.equal(PENDING, f"ple_extent.pending_decisions[{index}].state", "pending", decision.state)
     if contract.visibility == "public":

@@ -34,6 +34,7 @@ class UpstreamFacts:
         file_sizes: size in bytes by file name.
         base_tokens: entries of the base vocabulary.
         added_tokens: id, content and special flag of each added token, by id.
+        all_zero_rows: whether the padding row of a table is all zero, by graph fact; needs the real payload.
     """
 
     config: Mapping[str, Any] | None = None
@@ -47,6 +48,7 @@ class UpstreamFacts:
     file_sizes: Mapping[str, int] | None = None
     base_tokens: int | None = None
     added_tokens: Sequence[tuple[int, str, bool]] | None = None
+    all_zero_rows: Mapping[str, bool] | None = None
 
     @cached_property
     def inventory_sha256(self) -> str | None:
@@ -131,6 +133,12 @@ STOPS: Final = upstream_clause(
     "The two ids called eos were taken for one.",
     "generation_config.json",
 )
+PADDING_ROW: Final = upstream_clause(
+    "padding-row",
+    "The row of the padding id in the input table and in the head is zero exactly where the contract says so.",
+    "A runtime or a conversion zeroed the row because upstream passes its id as padding index.",
+    "payload of embed_tokens and lm_head",
+)
 NO_SEED: Final = upstream_clause(
     "defaults",
     "The file lacks every key whose value the contract takes from the model class.",
@@ -154,7 +162,12 @@ def upstream_checks(facts: UpstreamFacts) -> tuple[Check, ...]:
     def tokenizer(contract: Contract, judge: Judge) -> None:
         _tokenizer(contract, judge, facts)
 
-    return config, files, tensors, tokenizer
+    def padding_row(contract: Contract, judge: Judge) -> None:
+        for name, is_zero in (facts.all_zero_rows or {}).items():
+            pinned = getattr(contract.graph_facts.embedding_padding_row, name)
+            judge.equal(PADDING_ROW, f"graph_facts.embedding_padding_row.{name}", is_zero, pinned)
+
+    return config, files, tensors, tokenizer, padding_row
 
 
 def inventory_digest(tensors: Sequence[TensorRow]) -> str:

@@ -11,6 +11,11 @@ from typing import Any, Final
 from assay.spec.rules.upstream import TensorRow, UpstreamFacts
 
 HEADERS: Final = "safetensors-headers.partial.jsonl"
+PADDING_TOKEN: Final = 248044
+PADDING_ROW_TABLES: Final = {
+    "embed_all_zero": "model.language_model.embed_tokens.weight",
+    "lm_head_all_zero": "lm_head.weight",
+}
 _PART: Final = 1 << 20
 
 
@@ -39,6 +44,7 @@ def read_upstream(directory: Path) -> UpstreamFacts:
         file_sizes={path.name: path.stat().st_size for path in files},
         base_tokens=None if vocabulary is None else len(vocabulary),
         added_tokens=added,
+        all_zero_rows=_padding_rows(directory, index.get("weight_map", {}), tensors or []),
     )
 
 
@@ -60,6 +66,25 @@ def _headers(path: Path) -> tuple[list[TensorRow] | None, dict[str, int] | None]
                     begin, end = entry["data_offsets"]
                     rows.append((name, entry["dtype"], tuple(entry["shape"]), record["shard"], begin, end))
     return rows, sizes
+
+
+def _padding_rows(
+    directory: Path, weight_map: dict[str, str], tensors: list[TensorRow]
+) -> dict[str, bool] | None:
+    """Reads one row of each vocabulary table, where the real shards are there; their headers name the place."""
+    rows = {row[0]: row for row in tensors}
+    found: dict[str, bool] = {}
+    for fact, name in PADDING_ROW_TABLES.items():
+        shard = directory / weight_map.get(name, "absent")
+        if name not in rows or not shard.is_file():
+            return None
+        _, _, shape, _, begin, end = rows[name]
+        row_bytes = (end - begin) // shape[0]
+        with shard.open("rb") as file:
+            header_bytes = int.from_bytes(file.read(8), "little")
+            file.seek(8 + header_bytes + begin + PADDING_TOKEN * row_bytes)
+            found[fact] = not any(file.read(row_bytes))
+    return found
 
 
 def _sha256(path: Path) -> str:

@@ -65,7 +65,7 @@ def test_every_fate_is_counted_once(run) -> None:
         mutation("crash"),
         mutation("same", equivalent="the order of these keys is free"),
     ]
-    result = run(battery(judge, made, pin_reasons=lambda _field: "digest"))
+    result = run(battery(judge, made, pin_reasons=lambda _mutation: "digest"))
     counts = result.batteries["toy"]
     assert (counts.total, counts.killed, counts.killed_elsewhere) == (6, 1, 1)
     assert (counts.survived, counts.invalid, counts.equivalent) == (2, 1, 1)
@@ -75,7 +75,7 @@ def test_every_fate_is_counted_once(run) -> None:
 
 def test_the_strongest_authority_that_fired_is_counted(run) -> None:
     made = [mutation("rule"), mutation("pin")]
-    result = run(battery(judge, made, pin_reasons=lambda _field: "digest"))
+    result = run(battery(judge, made, pin_reasons=lambda _mutation: "digest"))
     area = result.details["toy"].areas["area"]
     assert (area.by_rule, area.by_pin, area.by_upstream, area.by_form) == (1, 1, 0, 0)
     assert [(one.leaves, one.reason) for one in result.details["toy"].pin_only] == [(["field.pin"], "digest")]

@@ -432,6 +432,15 @@ def test_a_seed_in_the_published_config_is_a_finding() -> None:
     assert ("upstream.defaults", "config.seed") in {(one.code, one.where) for one in findings}
 
 
+@pytest.mark.parametrize("name", ["embed_all_zero", "lm_head_all_zero"])
+def test_a_padding_row_that_was_zeroed_breaks_its_clause(name: str) -> None:
+    facts = UpstreamFacts(all_zero_rows={name: True})
+    findings = judge_contract(profile_document("qwen4exp"), upstream=facts)
+    assert [(one.code, one.where) for one in findings] == [
+        ("upstream.padding-row", f"graph_facts.embedding_padding_row.{name}")
+    ]
+
+
 HOSTILE: list[tuple[str, Any]] = [
     ("tensor_roles/ple_roles/6/count", 2**62),
     ("config/text/ngram_size", 2**62),
@@ -467,7 +476,7 @@ def test_every_clause_of_the_rules_has_a_case_here_or_is_a_pin() -> None:
     for name in CLAUSE_MODULES:
         if name.startswith("assay.spec.rules."):
             importlib.import_module(name)
-    covered = {row[0] for row in (*PUBLIC, *UPSTREAM)} | {"upstream.defaults"}
+    covered = {row[0] for row in (*PUBLIC, *UPSTREAM)} | {"upstream.defaults", "upstream.padding-row"}
     modules = ("identity", "profile", "exclusions", "license", "support", "memory", "config", "derived", "ple.hash",
                "ple.extent", "roles", "totals", "norms", "graph", "expert-store", "vocabulary", "admission", "contract",
                "upstream")  # fmt: skip
