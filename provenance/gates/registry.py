@@ -22,12 +22,12 @@ _PRODUCT = (
 SUPPORT_GATES: Final[dict[str, tuple[Gate, ...]]] = {
     "qwen4exp": (
         Gate(
-            "support.oracle-parity",
+            "support.scalar-oracle-parity",
             "The product agrees with the scalar oracle on the real weights.",
             (), Label.SUPPORTED, "", blocked=_PRODUCT,
         ),
         Gate(
-            "support.admission-negatives",
+            "support.artifact-admission",
             "The product refuses every bad artifact before it touches the GPU.",
             (), Label.SUPPORTED, "", blocked=_PRODUCT,
         ),
@@ -37,17 +37,17 @@ SUPPORT_GATES: Final[dict[str, tuple[Gate, ...]]] = {
             (), Label.SUPPORTED, "", blocked=_PRODUCT,
         ),
         Gate(
-            "support.physical-run",
+            "support.m5-pro-run",
             "A run on a physical M5 Pro accounts for its bytes, does not swap and gives the exact output.",
             (), Label.SUPPORTED, "", blocked=_PRODUCT,
         ),
         Gate(
-            "support.release-lanes",
+            "support.long-context",
             "The 32K merge screen and the near-endpoint release lane pass.",
             (), Label.SUPPORTED, "", blocked=_PRODUCT,
         ),
         Gate(
-            "support.performance-record",
+            "support.target-performance",
             "The performance of the target tier is recorded.",
             (), Label.SUPPORTED, "", blocked=_PRODUCT,
         ),
@@ -93,6 +93,15 @@ GATES: Final[tuple[Gate, ...]] = (
         needs=("checkpoint",),
         packages=("pydantic",),
         limit_s=300.0,
+    ),
+    Gate(
+        "mutations.contract",
+        "Every mutation of the contract, and of the real config and inventory where they are here, is caught.",
+        ("contract", "checkpoint-reader"),
+        Label.CORRECTNESS_FIXTURE,
+        "assay.provenance.gates.mutations:contract_battery",
+        packages=("pydantic",),
+        limit_s=900.0,
     ),
     Gate(
         "provenance.ledger-detects-damage",

@@ -65,7 +65,7 @@ def test_gate_prints_in_every_format(places: list[str], capsys: Capture, style: 
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (["--require", "support.oracle-parity", "--only", GATE], 3),
+        (["--require", "support.scalar-oracle-parity", "--only", GATE], 3),
         (["support"], 3),
         (["--only", "support"], 3),
         (["no-such-gate"], 2),

@@ -11,6 +11,7 @@ from assay.provenance.gates.base import Gate
 from assay.provenance.gates.inputs import INPUTS
 from assay.provenance.gates.registry import GATES, SUPPORT_GATES, all_gates
 from assay.provenance.paths import fixture_path
+from assay.spec.profiles import load_profile
 from assay.spec.verdicts import Label
 
 WORD_ID = re.compile(r"^[a-z][a-z0-9-]*(\.[a-z0-9][a-z0-9-]*)*$")
@@ -48,3 +49,9 @@ def test_the_six_support_gates_of_the_profile_are_registered_and_blocked() -> No
     assert len(gates) == 6
     assert all(gate.blocked and not gate.function and gate.rung is Label.SUPPORTED for gate in gates)
     assert all(gate.id.startswith("support.") for gate in gates)
+
+
+def test_the_support_gates_are_those_that_the_contract_names() -> None:
+    gates = load_profile("qwen4exp").support_gates
+    assert gates is not None
+    assert [gate.id for gate in SUPPORT_GATES["qwen4exp"]] == [gate.id for gate in gates]
