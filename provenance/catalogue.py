@@ -62,6 +62,7 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.provenance.gates.execution",
     "assay.provenance.gates.run",
     "assay.provenance.gates.selfcheck",
+    "assay.provenance.gates.stores",
     "assay.provenance.records",
     "assay.provenance.runs",
     "assay.spec.records",

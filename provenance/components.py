@@ -85,6 +85,56 @@ COMPONENTS: Final[tuple[Component, ...]] = (
         modules=("assay.oracles",),
         fixtures=("fixtures/captures",),
     ),
+    Component(
+        id="stores.gguf",
+        title="GGUF v3",
+        claim="Files are read within bounds and written exactly; structure only, nothing about the model that a file holds.",
+        modules=(
+            "assay.impl.stores.gguf",
+            "assay.impl.stores.gguf_rules",
+            "assay.impl.stores.gguf_values",
+            "assay.impl.stores.gguf_writer",
+        ),
+        contract=(),
+    ),
+    Component(
+        id="stores.expert-major",
+        title="ExpertMajor v2",
+        claim="Families 1 to 4 and private ones are written, read and verified bit for bit; no codec's quality is judged, and no release codec exists for family 4.",
+        modules=(
+            "assay.impl.stores.expert_families",
+            "assay.impl.stores.expert_layout",
+            "assay.impl.stores.expert_repack",
+            "assay.impl.stores.expert_rules",
+            "assay.impl.stores.expert_store",
+            "assay.impl.stores.expert_writer",
+            "assay.impl.stores.publication",
+            "assay.impl.stores.record_digests",
+        ),
+        contract=(),
+    ),
+    Component(
+        id="stores.ple-rows",
+        title="PLE rows v1",
+        claim="Rows come only from verified pages, and a store is published whole or not at all; no production row codec is qualified.",
+        modules=(
+            "assay.impl.stores.ple_layout",
+            "assay.impl.stores.ple_rules",
+            "assay.impl.stores.ple_store",
+            "assay.impl.stores.ple_tables",
+            "assay.impl.stores.ple_writer",
+            "assay.impl.stores.publication",
+            "assay.impl.stores.row_shards",
+        ),
+        contract=(),
+    ),
+    Component(
+        id="stores.affine4",
+        title="MLX affine 4-bit codec",
+        claim="Encoder and decoder agree with MLX bit for bit on small arrays; nothing is said of a model's quality in it.",
+        modules=("assay.impl.stores.affine4", "assay.impl.stores.blocks"),
+        contract=(),
+    ),
 )
 """Every component; ids are unique and never reused."""
 
