@@ -41,31 +41,55 @@ TAPS: Final[Mapping[str, str]] = {
     "four_stream_residual": "wide residual at the start [streams * hidden]",
     "ple.rows": "table rows, int64 [head]",
     "ple.embedding": "table rows' values, one after another [embedding]",
+    "ple.key": "projected key [streams * hidden]",
+    "ple.norm_key": "its norm [streams * hidden]",
+    "ple.value": "projected value [hidden]",
+    "ple.norm_query": "normed residual [streams * hidden]",
+    "ple.norm_conv": "input of the convolution [streams * hidden]",
     "ple": "what the per-layer embedding adds [streams * hidden]",
+    "attn_gr_prepare.normed": "grouped norm [streams * hidden]",
+    "attn_gr_prepare.mix": "gates before the sigmoid [streams * hidden]",
     "attn_gr_prepare": "block input [hidden]",
     "attn_gr_prepare.injection": "weights of the block output [streams]",
     "gdn.qkv": "projection before the convolution [channel]",
+    "gdn.a": "decay before the activation [value head]",
+    "gdn.b": "rate before the sigmoid [value head]",
+    "gdn.z": "gate before the sigmoid [value head * value]",
     "gdn.conv": "after convolution and SiLU [channel]",
     "gdn.log_decay": "[value head]",
     "gdn.beta": "[value head]",
     "gdn.recurrence": "[value head, value]",
     "gdn.norm": "after the gated norm [value head, value]",
     "gdn": "block output [hidden]",
+    "qsa.q_proj": "queries and gates, head after head [heads * 2 * dim]",
+    "qsa.k_proj": "[key heads * dim]",
+    "qsa.v_proj": "[key heads * dim]",
+    "qsa.q_norm": "before the rotation [head, dim]",
+    "qsa.k_norm": "before the rotation [key head, dim]",
+    "qsa.index_qk": "index queries and raw key [(index heads + 1) * dim]",
+    "qsa.index_query": "after the norm, before the rotation [index head, dim]",
     "qsa.scores": "scores of the complete groups [group]",
     "qsa.groups": "chosen ordinals from the anchor, int64",
     "qsa.tokens": "selected absolute positions, int64",
     "qsa.attention": "before the gate [head, dim]",
+    "qsa.gated": "after the gate, before the projection [head, dim]",
     "qsa": "block output [hidden]",
     "attn_gr_apply": "wide residual [streams * hidden]",
+    "moe_gr_prepare.normed": "grouped norm [streams * hidden]",
+    "moe_gr_prepare.mix": "gates before the sigmoid [streams * hidden]",
     "moe_gr_prepare": "block input [hidden]",
     "moe_gr_prepare.injection": "weights of the block output [streams]",
     "router": "router logits [expert]",
     "router.ids": "chosen experts in rank order, int64 [k]",
     "router.weights": "their weights [k]",
     "routed_shared_moe.routed": "routed part [hidden]",
-    "routed_shared_moe.shared": "shared part [hidden]",
+    "routed_shared_moe.shared": "shared expert times its gate [hidden]",
+    "routed_shared_moe.expert_shared": "shared expert alone [hidden]",
+    "routed_shared_moe.shared_logit": "its gate before the sigmoid [1]",
     "routed_shared_moe": "block output [hidden]",
     "moe_gr_apply": "wide residual [streams * hidden]",
+    "final_gr_mixer.normed": "grouped norm [streams * hidden]",
+    "final_gr_mixer.mix": "gates before the sigmoid [streams * hidden]",
     "final_gr_mixer": "[hidden]",
     "output_head": "logits [physical row]",
 }
@@ -164,6 +188,13 @@ class Model:
         emit("embedding", None, row)
         wide = np.tile(row, geometry.streams)
         emit("four_stream_residual", None, wide)
+
+        def emit_read(stage: str, layer: int, read: residual.Read) -> None:
+            emit(f"{stage}.normed", layer, read.normed)
+            emit(f"{stage}.mix", layer, read.mix)
+            emit(stage, layer, read.read)
+            emit(f"{stage}.injection", layer, read.injection)
+
         positions = np.concatenate([state.positions, position[:, None]], axis=1)
         after = replace(state, positions=positions)
         for layer, kind in enumerate(geometry.layer_types):
@@ -171,20 +202,20 @@ class Model:
                 wide, after = self._ple(layer, wide, token, after, emit)
             name = f"{PREFIX}layers.{layer}."
             read = self._read(f"{name}attn_hyper_connection.", wide)
-            emit("attn_gr_prepare", layer, read.read)
-            emit("attn_gr_prepare.injection", layer, read.injection)
+            emit_read("attn_gr_prepare", layer, read)
             block, after = (self._gdn if kind == "gdn" else self._qsa)(layer, read.read, after, emit)
             wide = residual.apply(wide, block, read.injection, self.dtype)
             emit("attn_gr_apply", layer, wide)
             read = self._read(f"{name}mlp_hyper_connection.", wide)
-            emit("moe_gr_prepare", layer, read.read)
-            emit("moe_gr_prepare.injection", layer, read.injection)
+            emit_read("moe_gr_prepare", layer, read)
             wide = residual.apply(wide, self._moe(layer, read.read, emit), read.injection, self.dtype)
             emit("moe_gr_apply", layer, wide)
         mixer = f"{PREFIX}hyper_connection_mixer."
         mixed = residual.final_mix(wide, *self._mixer(mixer), geometry.streams, geometry.eps, self.dtype)
-        emit("final_gr_mixer", None, mixed)
-        logits = linear(self._weight("lm_head.weight"), mixed)
+        emit("final_gr_mixer.normed", None, mixed.normed)
+        emit("final_gr_mixer.mix", None, mixed.mix)
+        emit("final_gr_mixer", None, mixed.read)
+        logits = linear(self._weight("lm_head.weight"), mixed.read)
         emit("output_head", None, logits)
         history = ple.history_after([token], geometry.eos, geometry.ngram_size - 1, state.ple_history)
         return logits, replace(after, tokens=state.tokens + 1, ple_history=tuple(history))
@@ -223,6 +254,8 @@ class Model:
             eps=geometry.eps,
             dtype=self.dtype,
         )
+        for part in ("key", "norm_key", "value", "norm_query", "norm_conv"):
+            emit(f"ple.{part}", layer, getattr(done, part))
         emit("ple", layer, done.added)
         return done.wide, replace(state, ple_conv={**state.ple_conv, layer: done.state})
 
@@ -238,13 +271,13 @@ class Model:
         emit("gdn.conv", layer, mixed.y[0])
         width = geometry.key_heads * geometry.key_dim
         q, k, v = np.split(mixed.y[0], [width, 2 * width])
-        log_decay, beta = gdn.gates(
-            linear(self._weight(f"{name}in_proj_a.weight"), x),
-            linear(self._weight(f"{name}in_proj_b.weight"), x),
-            self._weight(f"{name}A_log"),
-            self._weight(f"{name}dt_bias"),
-            self.dtype,
-        )
+        a = linear(self._weight(f"{name}in_proj_a.weight"), x)
+        b = linear(self._weight(f"{name}in_proj_b.weight"), x)
+        z = linear(self._weight(f"{name}in_proj_z.weight"), x)
+        for part, array in (("a", a), ("b", b), ("z", z)):
+            emit(f"gdn.{part}", layer, array)
+        stored = self._weight(f"{name}A_log"), self._weight(f"{name}dt_bias")
+        log_decay, beta = gdn.gates(a, b, *stored, self.dtype)
         emit("gdn.log_decay", layer, log_decay)
         emit("gdn.beta", layer, beta)
         stepped = gdn.step(
@@ -257,8 +290,8 @@ class Model:
             dtype=self.dtype,
         )
         emit("gdn.recurrence", layer, stepped.y)
-        z = linear(self._weight(f"{name}in_proj_z.weight"), x).reshape(stepped.y.shape)
-        normal = norms.gated(stepped.y, self._weight(f"{name}norm.weight"), z, geometry.eps, self.dtype)
+        gate = z.reshape(stepped.y.shape)
+        normal = norms.gated(stepped.y, self._weight(f"{name}norm.weight"), gate, geometry.eps, self.dtype)
         emit("gdn.norm", layer, normal)
         output = linear(self._weight(f"{name}out_proj.weight"), normal.reshape(-1))
         emit("gdn", layer, output)
@@ -271,19 +304,32 @@ class Model:
     def _qsa(self, layer: int, x: Array, state: State, emit: "_Emitter") -> tuple[Array, State]:
         geometry = self.geometry
         name = f"{PREFIX}layers.{layer}.self_attn."
-        fused = linear(self._weight(f"{name}q_proj.weight"), x).reshape(geometry.heads, 2, geometry.head_dim)
-        key = linear(self._weight(f"{name}k_proj.weight"), x).reshape(geometry.kv_heads, geometry.head_dim)
-        value = linear(self._weight(f"{name}v_proj.weight"), x).reshape(key.shape)
-        q = self._turn(self._norm(f"{name}q_norm.weight", fused[:, 0]), state.positions)
-        k = self._turn(self._norm(f"{name}k_norm.weight", key), state.positions)
+        queries = linear(self._weight(f"{name}q_proj.weight"), x)
+        key = linear(self._weight(f"{name}k_proj.weight"), x)
+        value = linear(self._weight(f"{name}v_proj.weight"), x).reshape(geometry.kv_heads, geometry.head_dim)
+        fused = queries.reshape(geometry.heads, 2, geometry.head_dim)
+        q_norm = self._norm(f"{name}q_norm.weight", fused[:, 0])
+        k_norm = self._norm(f"{name}k_norm.weight", key.reshape(value.shape))
+        for part, array in (
+            ("q_proj", queries),
+            ("k_proj", key),
+            ("v_proj", value.reshape(-1)),
+            ("q_norm", q_norm),
+            ("k_norm", k_norm),
+        ):
+            emit(f"qsa.{part}", layer, array)
+        q, k = self._turn(q_norm, state.positions), self._turn(k_norm, state.positions)
         keys = np.concatenate([state.qsa_key[layer], k[None]])
         values = np.concatenate([state.qsa_value[layer], value[None]])
         index = linear(self._weight(f"{name}indexer.index_qk_proj.weight"), x).reshape(-1, geometry.index_dim)
+        emit("qsa.index_qk", layer, index.reshape(-1))
         raw = np.concatenate([state.qsa_raw_index[layer], index[geometry.index_heads :]])
         chosen = self._select(layer, index[: geometry.index_heads], raw, state, emit)
         attended = qsa.attend(q[None], keys, values, chosen.tokens, state.first_position, dtype=self.dtype)[0]
         emit("qsa.attention", layer, attended)
-        output = linear(self._weight(f"{name}o_proj.weight"), (attended * sigmoid(fused[:, 1])).reshape(-1))
+        gated = np.asarray(attended * sigmoid(fused[:, 1]), dtype=self.dtype)
+        emit("qsa.gated", layer, gated)
+        output = linear(self._weight(f"{name}o_proj.weight"), gated.reshape(-1))
         emit("qsa", layer, output)
         return output, replace(
             state,
@@ -295,7 +341,9 @@ class Model:
     def _select(self, layer: int, query: Array, raw: Array, state: State, emit: "_Emitter") -> qsa.Selected:
         geometry = self.geometry
         name = f"{PREFIX}layers.{layer}.self_attn.indexer."
-        turned = self._turn(self._norm(f"{name}q_layernorm.weight", query), state.positions)
+        normed = self._norm(f"{name}q_layernorm.weight", query)
+        emit("qsa.index_query", layer, normed)
+        turned = self._turn(normed, state.positions)
         complete = raw.shape[0] // geometry.ratio
         members = np.arange(complete * geometry.ratio).reshape(complete, geometry.ratio)
         keys = qsa.pool(
@@ -338,6 +386,8 @@ class Model:
         emit("router.weights", layer, done.weights)
         emit("routed_shared_moe.routed", layer, done.routed)
         emit("routed_shared_moe.shared", layer, done.shared)
+        emit("routed_shared_moe.expert_shared", layer, done.expert_shared)
+        emit("routed_shared_moe.shared_logit", layer, done.shared_logit)
         emit("routed_shared_moe", layer, done.y)
         return done.y
 

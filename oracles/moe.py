@@ -12,7 +12,10 @@ from assay.oracles.router import topk
 
 
 class Mixed(NamedTuple):
-    """Output [hidden] with its two parts, and the routing that led to it."""
+    """Output [hidden] with its two parts, and the routing that led to it.
+
+    `expert_shared` [hidden] and `shared_logit` [1] are the shared expert and its gate before they are multiplied.
+    """
 
     y: Array
     routed: Array
@@ -20,6 +23,8 @@ class Mixed(NamedTuple):
     logits: Array
     ids: Array
     weights: Array
+    expert_shared: Array
+    shared_logit: Array
 
 
 def forward(
@@ -72,9 +77,12 @@ def forward(
     outputs = np.stack([fused_expert(row, fused[one], heads[one], kind) for one in routing.ids])
     wide = routing.weights.astype(np.float64) @ outputs.astype(np.float64)
     routed = narrow(wide, kind)
-    scale = sigmoid(linear(scale_row[None, :], row))
-    shared = np.asarray(scale * expert(row, gate, up, back, kind), dtype=kind)
-    return Mixed(np.asarray(routed + shared), routed, shared, logits, routing.ids, routing.weights)
+    shared_logit = linear(scale_row[None, :], row)
+    alone = expert(row, gate, up, back, kind)
+    shared = np.asarray(sigmoid(shared_logit) * alone, dtype=kind)
+    return Mixed(
+        np.asarray(routed + shared), routed, shared, logits, routing.ids, routing.weights, alone, shared_logit
+    )
 
 
 def expert(x: Array, gate: Array, up: Array, down: Array, dtype: DTypeLike = np.float32) -> Array:

@@ -59,6 +59,10 @@ class Injected(NamedTuple):
         convolved: [streams * hidden].
         gate: [streams].
         state: [streams * hidden, dilation * (kernel - 1)], oldest first.
+        key: [streams * hidden], the projected key before its norm; `norm_key` after it.
+        value: [hidden], the projected value.
+        norm_query: [streams * hidden], the normed residual.
+        norm_conv: [streams * hidden], what the convolution reads.
     """
 
     wide: Array
@@ -67,6 +71,11 @@ class Injected(NamedTuple):
     convolved: Array
     gate: Array
     state: Array
+    key: Array
+    norm_key: Array
+    value: Array
+    norm_query: Array
+    norm_conv: Array
 
 
 def split_mix(value: int) -> int:
@@ -315,7 +324,9 @@ def inject(
     normal = rms(gated, real("norm_conv", norm_conv, kind, keys.shape), eps, "zero-centred", count, kind)
     convolved = causal(normal[None, :], taps, state, dilation, "silu", kind)
     added = gated + convolved.y[0]
-    return Injected(values + added, added, gated, convolved.y[0], gate, convolved.state)
+    return Injected(
+        values + added, added, gated, convolved.y[0], gate, convolved.state, keys, k, row, q, normal
+    )
 
 
 def _product(token: int, factor: int) -> int:

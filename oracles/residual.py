@@ -15,10 +15,23 @@ from assay.oracles.norms import rms
 
 
 class Read(NamedTuple):
-    """What a read gives: the block's input [hidden] and the weights [stream] for its output."""
+    """What a read gives: the block's input [hidden], the weights [stream] for its output, and its two parts.
+
+    `normed` is the grouped norm [streams * hidden], `mix` the gates before the sigmoid [streams * hidden].
+    """
 
     read: Array
     injection: Array
+    normed: Array
+    mix: Array
+
+
+class FinalRead(NamedTuple):
+    """What the final mixer gives: as `Read`, without an injection."""
+
+    read: Array
+    normed: Array
+    mix: Array
 
 
 def read(
@@ -51,9 +64,10 @@ def read(
     Source: facts 2.2; transformers 5.24.0 `Qwen4ExpTextGatedResidual`.
     """
     kind = working(dtype)
-    row, normal = _mix(wide, norm, down, up, streams, eps, kind)
-    matrix = real("inject", inject, kind, (streams, normal.size))
-    return Read(row, np.asarray(2 * sigmoid(linear(matrix, normal) / kind.type(streams)), dtype=kind))
+    mixed = _mix(wide, norm, down, up, streams, eps, kind)
+    matrix = real("inject", inject, kind, (streams, mixed.normed.size))
+    weights = 2 * sigmoid(linear(matrix, mixed.normed) / kind.type(streams))
+    return Read(mixed.read, np.asarray(weights, dtype=kind), mixed.normed, mixed.mix)
 
 
 def final_mix(
@@ -64,13 +78,13 @@ def final_mix(
     streams: int = 4,
     eps: float = 1e-6,
     dtype: DTypeLike = np.float32,
-) -> Array:
-    """Returns the read [hidden] alone: the mixer after the last layer has weights of its own and injects nothing.
+) -> FinalRead:
+    """Returns the read [hidden] with its parts: the mixer after the last layer has weights of its own and injects nothing.
 
     Order: as `read`.
     Source: facts 2.2.
     """
-    return _mix(wide, norm, down, up, streams, eps, working(dtype))[0]
+    return _mix(wide, norm, down, up, streams, eps, working(dtype))
 
 
 def apply(wide: Array, block: Array, injection: Array, dtype: DTypeLike = np.float32) -> Array:
@@ -97,7 +111,7 @@ def apply(wide: Array, block: Array, injection: Array, dtype: DTypeLike = np.flo
 
 def _mix(
     wide: Array, norm: Array, down: Array, up: Array, streams: int, eps: float, kind: np.dtype[np.floating]
-) -> tuple[Array, Array]:
+) -> FinalRead:
     values = real("wide", wide, kind, (None,))
     count = integer("streams", streams, 1)
     if values.size == 0 or values.size % count:
@@ -105,6 +119,6 @@ def _mix(
     first = real("down", down, kind, (None, values.size))
     second = real("up", up, kind, (values.size, first.shape[0]))
     normal = rms(values, real("norm", norm, kind, values.shape), eps, "zero-centred", count, kind)
-    gates = sigmoid(linear(second, silu(linear(first, normal) / kind.type(count))))
-    mixed = (gates * normal).reshape(count, -1)
-    return np.asarray(mixed.astype(np.float64).mean(axis=0), dtype=kind), normal
+    mix = linear(second, silu(linear(first, normal) / kind.type(count)))
+    mixed = (sigmoid(mix) * normal).reshape(count, -1)
+    return FinalRead(np.asarray(mixed.astype(np.float64).mean(axis=0), dtype=kind), normal, mix)

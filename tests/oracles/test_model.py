@@ -185,7 +185,7 @@ class Overflowing(FixtureWeights):
 
 def test_an_overflow_is_refused_where_it_arises() -> None:
     broken = model.Model(fixture_geometry(), Overflowing())
-    where = "attn_gr_prepare, layer 0, token 0"
+    where = "attn_gr_prepare.normed, layer 0, token 0"
     assert_refused("oracle.result.finite", where, lambda: broken.run([2]))
 
 

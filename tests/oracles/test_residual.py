@@ -72,8 +72,10 @@ def test_a_single_stream_is_a_residual_too() -> None:
 
 def test_the_final_mixer_reads_and_injects_nothing() -> None:
     read = residual.final_mix([5.0, -7.0], [0.0, 0.0], [[2.0, 0.0]], [[1.0], [0.0]], 2, 1e-12)
-    assert read.shape == (1,)
-    assert read[0] == pytest.approx(0.087519, abs=1e-6)
+    assert read.read.shape == (1,)
+    assert read.read[0] == pytest.approx(0.087519, abs=1e-6)
+    assert read.normed == pytest.approx([1.0, -1.0], abs=1e-6)
+    assert read.mix == pytest.approx([0.731059, 0.0], abs=1e-6)
 
 
 def test_apply_adds_to_every_stream_with_its_own_weight() -> None:
