@@ -7,9 +7,9 @@ refused, why the bound exists, what must replace the oracle beyond it and which 
 from dataclasses import dataclass
 from typing import Final
 
-from assay.oracles.model import LARGEST_MODEL_VALUES
 from assay.oracles.ple import LARGEST_BASE, LARGEST_HEADS, LARGEST_PRODUCT
 from assay.oracles.qsa import DENSE_CEILING
+from assay.oracles.tensors import LARGEST_MODEL_VALUES
 
 
 @dataclass(frozen=True, slots=True)

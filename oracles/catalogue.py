@@ -20,6 +20,7 @@ from assay.oracles import (
     rope,
     router,
     state,
+    tensors,
     weights,
 )
 from assay.oracles.checks import Array, integer, refuse
@@ -70,10 +71,10 @@ def rule_model(
         dtype: float32 or float64.
     """
     geometry = from_config(config)
-    size = sum(math.prod(shape) for shape in model.shapes(geometry).values())
+    size = sum(math.prod(shape) for shape in tensors.shapes(geometry).values())
     size += sum(geometry.wide * geometry.ngram_size * geometry.ple_kernel for _ in geometry.ple_layers)
-    if size > model.LARGEST_MODEL_VALUES:
-        raise refuse(DOMAIN, "config", expected=f"at most {model.LARGEST_MODEL_VALUES} values", got=size)
+    if size > tensors.LARGEST_MODEL_VALUES:
+        raise refuse(DOMAIN, "config", expected=f"at most {tensors.LARGEST_MODEL_VALUES} values", got=size)
     wanted = set(taps or ())
     stages: list[dict[str, Any]] = []
 
@@ -81,7 +82,7 @@ def rule_model(
         if token in wanted:
             stages.append({"stage": stage, "layer": layer, "token": token, "values": array.tolist()})
 
-    oracle = model.Model(geometry, model.RuleWeights(geometry), dtype)
+    oracle = model.Model(geometry, tensors.RuleWeights(geometry), dtype)
     done = oracle.run(tokens, oracle.fresh(first_position), tap)
     return done.logits, stages
 

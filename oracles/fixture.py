@@ -13,7 +13,7 @@ from assay.oracles import weights
 from assay.oracles.checks import Array, integers, refuse
 from assay.oracles.clauses import DOMAIN
 from assay.oracles.geometry import Geometry, from_config
-from assay.oracles.model import PREFIX, shapes
+from assay.oracles.tensors import PREFIX, shapes
 
 FIXTURE_TOKENS: Final = (2, 5, 7, 3, 9, 4)
 

@@ -116,7 +116,7 @@ def committed_history(history: Array, eos: int) -> list[int]:
 
 def _weights(fixture: Fixture, geometry: Any) -> Any:
     if fixture.weights.rule == "counter-by-name":
-        from assay.oracles.model import RuleWeights
+        from assay.oracles.tensors import RuleWeights
 
         return RuleWeights(geometry)
     from assay.oracles.fixture import FixtureWeights

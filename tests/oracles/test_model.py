@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from oracle_toys import assert_refused
 
-from assay.oracles import geometry, model, state
+from assay.oracles import geometry, model, state, tensors
 from assay.oracles.fixture import FIXTURE_CONFIG, FIXTURE_TOKENS, FixtureWeights, fixture_geometry
 
 Taps = dict[tuple[str, int | None, int], np.ndarray]
@@ -216,13 +216,13 @@ def test_a_table_row_comes_out_of_its_own_shard() -> None:
     text = {**FIXTURE_CONFIG["text_config"], "split_ngram_parts": 2}
     dims = geometry.from_config({"text_config": text})
     assert dims.ple_primes(0).padded_rows == 750
-    row = model.RuleWeights(dims).ple_rows(1, [377])
+    row = tensors.RuleWeights(dims).ple_rows(1, [377])
     name = "model.language_model.layers.1.ple.ple_embedding.ngram_embedding.shard_1.weight"
     assert row.tolist() == [weights.tensor(name, (375, 1))[2].tolist()]
 
 
 def test_a_tensor_of_another_geometry_is_refused() -> None:
-    rule = model.RuleWeights(fixture_geometry())
+    rule = tensors.RuleWeights(fixture_geometry())
     assert rule.tensor("lm_head.weight").shape == (13, 4)
     assert_refused("oracle.argument.domain", "tensor", lambda: rule.tensor("model.norm.weight"))
     assert_refused("oracle.argument.domain", "tensor", lambda: FixtureWeights().tensor("model.norm.weight"))
@@ -306,7 +306,7 @@ def test_tensor_names_and_shapes_are_those_of_the_published_headers(checkpoint: 
     index = json.loads((checkpoint / "model.safetensors.index.json").read_text(encoding="utf-8"))[
         "weight_map"
     ]
-    assert set(model.shapes(dims)) <= set(index)
-    left = {name for name in index if name not in model.shapes(dims)}
+    assert set(tensors.shapes(dims)) <= set(index)
+    left = {name for name in index if name not in tensors.shapes(dims)}
     assert {name.split(".")[0] for name in left} <= {"mtp", "model"}
     assert all(".visual." in name or name.startswith("mtp.") or ".ple_embedding." in name for name in left)
