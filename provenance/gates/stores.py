@@ -17,6 +17,7 @@ from assay.impl.stores.ple_layout import HEADER_BYTES, unpack_ple_header
 from assay.impl.stores.ple_store import PleStore
 from assay.impl.stores.ple_tables import QWEN4EXP_ROWS, paged, raw_codec
 from assay.impl.stores.ple_writer import write_ple_store
+from assay.mutations import expert_store, ple_store, store_bytes
 from assay.mutations import store_samples as samples
 from assay.mutations.store_faults import Fault, PublicationContract
 from assay.provenance.gates.base import GateContext, GateResult
@@ -161,17 +162,17 @@ def faults(context: GateContext) -> GateResult:
 
 def expert_battery(context: GateContext) -> GateResult:
     """Changes every field and the payload of an expert store; each change must be found at its own clause."""
-    return battery_result("expert-store", context)
+    return battery_result(expert_store.BATTERY.name, context)
 
 
 def ple_battery(context: GateContext) -> GateResult:
     """Changes every field, digest and page of a row store; each change must be found at its own clause."""
-    return battery_result("ple-store", context)
+    return battery_result(ple_store.BATTERY.name, context)
 
 
 def bytes_battery(context: GateContext) -> GateResult:
     """Changes every byte of every manifest in turn; each change must be found."""
-    return battery_result("store-bytes", context)
+    return battery_result(store_bytes.BATTERY.name, context)
 
 
 def affine4_layout(_context: GateContext) -> GateResult:
