@@ -95,11 +95,12 @@ class Tokenizer:
         for kind, offset, length in _merged(segments):
             piece = utf8(stream[offset : offset + length], f"bytes {offset} to {offset + length}")
             texts.append((kind, piece.decode()))
-        data = iter(self._encode([text for kind, text in texts if kind == Kind.DATA]))
+        wanted = list(dict.fromkeys(text for kind, text in texts if kind == Kind.DATA))
+        data = dict(zip(wanted, self._encode(wanted), strict=True))  # most data between controls is a line end
         out: list[int] = []
         for kind, text in texts:
             if kind == Kind.DATA:
-                out += next(data)
+                out += data[text]
             elif text in self._by_content:
                 out.append(self._by_content[text])
             else:

@@ -127,6 +127,7 @@ class ProvenanceEnvironment(ImmutableSandboxedEnvironment):
         )
         self.literals: list[Rope] = []
         self._known: dict[str, int] = {}
+        self._names: dict[str, Rope] = {}
         self.filters = make_filters(self.getitem, self.undefined)
         self.tests = dict(TESTS)
         self.globals = {
@@ -197,7 +198,12 @@ class ProvenanceEnvironment(ImmutableSandboxedEnvironment):
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Returns `obj.attribute` as plain Jinja would: a method of the value's type first, then an item."""
         method = self._method(obj, attribute)
-        return method if method is not None else self._item(obj, rope(attribute, TEMPLATE), attribute)
+        if method is not None:
+            return method
+        key = self._names.get(attribute)
+        if key is None:
+            key = self._names[attribute] = rope(attribute, TEMPLATE)
+        return self._item(obj, key, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
         """Returns `obj[argument]`: an item first, then a method of the value's type."""

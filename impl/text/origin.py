@@ -41,7 +41,7 @@ class Origin:
     @property
     def may_spell_control(self) -> bool:
         """Whether text of this origin may become a control token."""
-        return self.kind in {OriginKind.TEMPLATE, OriginKind.VOCABULARY}
+        return self.kind is OriginKind.TEMPLATE or self.kind is OriginKind.VOCABULARY
 
 
 TEMPLATE: Final = Origin(OriginKind.TEMPLATE)

@@ -3,6 +3,7 @@
 It is deliberately not a `str`: C functions raise TypeError by themselves, and `str()`, `format()` and pickling
 refuse. Concatenation is lazy, so that a template that accumulates its output piece by piece stays linear.
 """
+# ruff: noqa: SLF001 - the functions beside the class belong to it
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -10,6 +11,7 @@ from typing import Any, Final
 from assay.impl.text.origin import COMPUTED, Origin, refuse
 
 Piece = tuple[str, Origin]
+_new = object.__new__
 MAX_CHARACTERS: Final = 1 << 28
 """A rendered prompt of a quarter of a billion characters is a runaway template, not a conversation."""
 
@@ -21,20 +23,24 @@ class Rope:
     change that. So nothing may be cached by equality of ropes.
     """
 
-    __slots__ = ("_children", "_length", "_pieces", "_text")
+    __slots__ = ("_children", "_length", "_origin", "_pieces", "_text")
 
     def __init__(self, pieces: tuple[Piece, ...]) -> None:
         self._pieces: tuple[Piece, ...] | None = pieces
         self._children: tuple[Rope, ...] = ()
+        self._origin: Origin | None = None  # of a rope that is one piece, which then needs no tuple
         self._length = sum(len(text) for text, _ in pieces)
         self._text: str | None = pieces[0][0] if len(pieces) == 1 else None
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
         """The pieces in order, none empty, neighbours of one origin merged."""
-        if self._pieces is None:
-            self._pieces = merged(_leaves(self))
-            self._children = ()
+        if self._pieces is not None:
+            return self._pieces
+        if self._origin is not None and self._text is not None:
+            return ((self._text, self._origin),)
+        self._pieces = merged(_leaves(self))
+        self._children = ()
         return self._pieces
 
     @property
@@ -53,7 +59,7 @@ class Rope:
         pieces = self.pieces
         if len(pieces) == 1:
             text, origin = pieces[0]
-            return Rope(((text[start:stop], origin),))
+            return rope(text[start:stop], origin)
         kept: list[Piece] = []
         at = 0
         for text, origin in pieces:
@@ -139,7 +145,7 @@ class Rope:
     def __iter__(self) -> Iterator["Rope"]:
         for text, origin in self.pieces:
             for character in text:
-                yield Rope(((character, origin),))
+                yield rope(character, origin)
 
     def __repr__(self) -> str:
         return f"<text of {self._length} characters>"  # never the characters: a repr is plain text
@@ -159,22 +165,28 @@ EMPTY: Final = Rope(())
 
 def rope(text: str, origin: Origin) -> Rope:
     """Returns `text` as one piece."""
-    return Rope(((text, origin),)) if text else EMPTY
+    if not text:
+        return EMPTY
+    # Past the constructor: a conversation makes hundreds of thousands of these.
+    leaf = _new(Rope)
+    leaf._pieces = None
+    leaf._origin = origin
+    leaf._length = len(text)
+    leaf._text = text
+    return leaf
 
 
 def joined(ropes: Iterable[Rope]) -> Rope:
     """Returns the ropes one after the other, without copying their text yet."""
-    parts = tuple(part for part in ropes if part._length)  # noqa: SLF001 - the rope's own module
-    if not parts:
-        return EMPTY
-    if len(parts) == 1:
-        return parts[0]
-    whole = Rope(())
-    whole._pieces = None  # noqa: SLF001 - as above
-    whole._children = parts  # noqa: SLF001 - as above
-    whole._length = sum(part._length for part in parts)  # noqa: SLF001 - as above
-    if whole._length > MAX_CHARACTERS:  # noqa: SLF001 - as above
-        raise refuse("concatenation", f"{len(whole)} characters", expected=f"at most {MAX_CHARACTERS}")
+    parts = tuple([part for part in ropes if part._length])
+    if len(parts) < 2:
+        return parts[0] if parts else EMPTY
+    whole = _new(Rope)
+    whole._pieces = whole._text = whole._origin = None
+    whole._children = parts
+    whole._length = sum([part._length for part in parts])
+    if whole._length > MAX_CHARACTERS:
+        raise refuse("concatenation", f"{whole._length} characters", expected=f"at most {MAX_CHARACTERS}")
     return whole
 
 
@@ -191,7 +203,7 @@ def merged(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
     for text, origin in pieces:
         if not text:
             continue
-        if origin is not current and origin != current:
+        if current is None or (origin is not current and not _same(origin, current)):
             if current is not None:
                 out.append((run[0] if len(run) == 1 else "".join(run), current))
             run, current = [], origin
@@ -201,12 +213,18 @@ def merged(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
     return tuple(out)
 
 
+def _same(one: Origin, other: Origin) -> bool:
+    return one.kind is other.kind and one.path == other.path
+
+
 def _leaves(whole: Rope) -> Iterator[Piece]:
     """Yields the pieces below a rope, first to last; a stack, since an accumulator nests thousands of levels."""
     stack = [whole]
     while stack:
         node = stack.pop()
-        if node._pieces is None:  # noqa: SLF001 - the rope's own module
-            stack.extend(reversed(node._children))  # noqa: SLF001 - as above
+        if node._origin is not None and node._text is not None:
+            yield node._text, node._origin
+        elif node._pieces is not None:
+            yield from node._pieces
         else:
-            yield from node._pieces  # noqa: SLF001 - as above
+            stack.extend(reversed(node._children))

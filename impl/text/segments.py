@@ -103,10 +103,13 @@ def prompt_of(pieces: Iterable[Piece], atoms: Sequence[str]) -> Prompt:
         trusted.clear()
         at = 0
         for match in matcher.finditer(text) if matcher else ():
-            note(Kind.DATA, len(text[at : match.start()].encode()))
-            note(Kind.TRUSTED_CONTROL, len(match[0].encode()))
-            at = match.end()
-        note(Kind.DATA, len(text[at:].encode()))
+            start, end = match.span()
+            if start > at:
+                note(Kind.DATA, len(text[at:start].encode()))
+            note(Kind.TRUSTED_CONTROL, len(text[start:end].encode()))
+            at = end
+        if at < len(text):
+            note(Kind.DATA, len(text[at:].encode()))
 
     for text, origin in pieces:
         encoded = utf8(text, origin.path or origin.kind.value)
@@ -116,9 +119,11 @@ def prompt_of(pieces: Iterable[Piece], atoms: Sequence[str]) -> Prompt:
         if origin.may_spell_control:
             trusted.append(text)
         else:
-            flush()
+            if trusted:
+                flush()
             note(Kind.DATA, len(encoded))
-    flush()
+    if trusted:
+        flush()
     placed: list[Segment] = []
     at = 0
     for kind, length in segments:

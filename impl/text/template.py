@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from jinja2 import TemplateError, TemplateSyntaxError, nodes
@@ -164,11 +165,18 @@ def _wrap(value: Any, path: str, word: str, vocabulary: Mapping[str, frozenset[s
             if type(key) is not str:
                 raise _not_json(path, "text keys", f"a key of type {type(key).__name__}")
             # Only fields of a message itself are closed vocabularies, not a tool parameter of the same name.
-            closed = key if depth == 1 and path.startswith("messages[") else ""
-            label = rope(key, Origin(OriginKind.CALLER, f"{path} (key)"))
+            in_message = depth == 1 and path.startswith("messages[")
+            closed = key if in_message else ""
+            label = _field_name(key) if in_message else rope(key, Origin(OriginKind.CALLER, f"{path} (key)"))
             out[label] = _wrap(item, f"{path}.{key}", closed, vocabulary, depth + 1)
         return out
     raise _not_json(path, "a JSON value", f"a value of type {kind.__name__}")
+
+
+@lru_cache(maxsize=256)
+def _field_name(key: str) -> Rope:
+    """Returns the name of a message's field: the same few words in every message of every conversation."""
+    return rope(key, Origin(OriginKind.CALLER, "messages[*] (key)"))
 
 
 class _PlainGenerationTag(Extension):
