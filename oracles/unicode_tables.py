@@ -80,6 +80,11 @@ def nfc(text: str) -> str:
     return _composed(_ordered([part for character in text for part in _decomposed(character)]))
 
 
+def composing_pairs() -> list[tuple[str, str]]:
+    """Returns every pair of characters that composes to one, Hangul left out."""
+    return list(_pairs())
+
+
 @cache
 def _decomposed(character: str) -> tuple[str, ...]:
     code = ord(character)

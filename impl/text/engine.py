@@ -96,7 +96,9 @@ class Tokenizer:
             piece = utf8(stream[offset : offset + length], f"bytes {offset} to {offset + length}")
             texts.append((kind, piece.decode()))
         wanted = list(dict.fromkeys(text for kind, text in texts if kind == Kind.DATA))
-        data = dict(zip(wanted, self._encode(wanted), strict=True))  # most data between controls is a line end
+        data = dict(
+            zip(wanted, self._encode(wanted), strict=True)
+        )  # most data between controls is a line end
         out: list[int] = []
         for kind, text in texts:
             if kind == Kind.DATA:
