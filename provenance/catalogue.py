@@ -63,6 +63,7 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.provenance.gates.run",
     "assay.provenance.gates.selfcheck",
     "assay.provenance.gates.stores",
+    "assay.provenance.gates.text",
     "assay.provenance.records",
     "assay.provenance.runs",
     "assay.spec.records",

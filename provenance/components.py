@@ -50,6 +50,17 @@ COMPONENTS: Final[tuple[Component, ...]] = (
         modules=("assay.impl.stores",),
     ),
     Component(
+        id="text",
+        title="Text pipeline",
+        claim=(
+            "Prompt bytes, token ids, errors and the origin of every byte agree with the published cases and with "
+            "independent oracles; no text of a caller becomes a control token. Nothing is said about what a model answers."
+        ),
+        modules=("assay.impl.text", "assay.oracles.tokenizer", "assay.oracles.chat", "assay.mutations.text"),
+        fixtures=("fixtures/text",),
+        contract=("spec/profiles", "spec/text.py"),
+    ),
+    Component(
         id="provenance",
         title="Evidence and status",
         claim=(

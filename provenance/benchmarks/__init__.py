@@ -19,5 +19,9 @@ BENCHMARKS: Final[dict[str, tuple[str, str]]] = {
         "assay.provenance.benchmarks.stores_open",
         "opening: the row table at its true size in 4, 16 and 64 KiB pages; a GGUF directory with a vocabulary",
     ),
+    "text.prompt": (
+        "assay.provenance.benchmarks.text_pipeline",
+        "text: 1 MB of caller text rendered with origins and tokenized by segments, against plain Jinja and tokenizers",
+    ),
 }
 """Name -> (module, title), in the order in which they run; a module is imported only when it runs."""
