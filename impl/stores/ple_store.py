@@ -59,6 +59,8 @@ MAX_PAGE_BYTES: Final = 1 << 26
 MAX_FINDINGS: Final = 64
 """Findings that a verification keeps; the number of bad pages is counted beyond."""
 DEFAULT_TABLE_BUDGET: Final = 1 << 26
+CHECKPOINT_BYTES = 1 << 26
+"""How much a verification reads between two checkpoints."""
 _SEAL_BYTES: Final = 4096
 _RUN_BYTES: Final = 1 << 18
 
@@ -234,7 +236,7 @@ class PleStore:
             judged = done // self._stride
             if progress is not None:
                 progress(done, total)
-            if checkpoint is not None and not bad and judged > judged_before and since >= 1 << 26:
+            if checkpoint is not None and not bad and judged > judged_before and since >= CHECKPOINT_BYTES:
                 checkpoint(judged)
                 since = 0
         self.extent.file.check_unchanged()
@@ -435,7 +437,8 @@ class _Sealed(_Table):
                 for start in range(0, len(data), _SEAL_BYTES)
             )
 
-        for data, seal in in_order(work, range(0, table_bytes, PIECE_BYTES), 2):
+        threads = 2 if table_bytes > 8 * PIECE_BYTES else 1  # starting threads costs more than a small table
+        for data, seal in in_order(work, range(0, table_bytes, PIECE_BYTES), threads):
             feed(data)
             seals += seal
         return cls(extent, table_bytes, bytes(seals))

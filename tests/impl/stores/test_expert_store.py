@@ -32,7 +32,9 @@ from assay.impl.stores.expert_rules import ExpectedSource
 from assay.impl.stores.expert_store import ExpertStore, RecordDigests, judge_expert_store
 from assay.impl.stores.expert_writer import write_expert_store
 from assay.impl.stores.extents import StoreFile
-from assay.impl.stores.gguf import read_gguf
+from assay.impl.stores.gguf import Entry, read_gguf
+from assay.impl.stores.gguf_values import ValueType, scalar
+from assay.impl.stores.gguf_writer import Planned, plan_gguf, write_gguf
 from assay.mutations.expert_store import sample
 from assay.mutations.store_memory import memory_extent
 from assay.mutations.store_samples import (
@@ -423,3 +425,53 @@ def test_a_repack_does_not_replace_a_file_unasked(tmp_path: Path) -> None:
     source, native = native_gguf(tmp_path, "deepseek4")
     assert refusal(lambda: repack(source, native)) == ("repack.target", str(native))
     assert refusal(lambda: repack(source, source, replace=True)) == ("repack.target", str(source))
+
+
+def source_with(
+    target: Path, changes: dict[str, object], routed: dict[str, tuple[int, ...]] | None = None
+) -> None:
+    """A canonical source of family 1 with some counts or shapes changed; a None drops the key."""
+    counts = {"block_count": 1, "expert_count": 2, "expert_used_count": 1} | changes
+    entries = [Entry("general.architecture", scalar(ValueType.STRING, "deepseek4"))]
+    for key, value in counts.items():
+        if isinstance(value, int):
+            entries.append(Entry(f"deepseek4.{key}", scalar(ValueType.UINT32, value)))
+        elif value is not None:
+            entries.append(Entry(f"deepseek4.{key}", value))
+    shapes = dict.fromkeys(("gate", "up", "down"), (256, 256, 2)) | (routed or {})
+    tensors = [Planned(f"blk.0.ffn_{name}_exps.weight", dims, 10) for name, dims in shapes.items()]
+    tensors.append(Planned("output.weight", (4,), 0))
+    write_gguf(target, plan_gguf(entries, tensors), lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "routed", "code", "where"),
+    [
+        ({"block_count": None}, None, "repack.metadata", "deepseek4.block_count"),
+        ({"expert_count": 0}, None, "repack.metadata", "deepseek4.expert_count"),
+        (
+            {"expert_used_count": scalar(ValueType.UINT64, 1)},
+            None,
+            "repack.metadata",
+            "deepseek4.expert_used_count",
+        ),
+        ({"expert_count": 3}, None, "repack.routed", "blk.0.ffn_gate_exps.weight.dim[2]"),
+        ({}, {"up": (256, 512)}, "repack.routed", "blk.0.ffn_up_exps.weight.rank"),
+        ({"block_count": 2}, None, "repack.routed", "blk.1.ffn_gate_exps.weight"),
+        ({"expert_used_count": 3}, None, "expert-store.experts-used", "experts_used"),
+        ({}, {"down": (256, 512, 2)}, "expert-store.layer.relation", "layers[0].down"),
+    ],
+)
+def test_a_source_that_contradicts_itself_is_not_repacked(
+    changes: dict[str, object],
+    routed: dict[str, tuple[int, ...]] | None,
+    code: str,
+    where: str,
+    tmp_path: Path,
+) -> None:
+    source_with(tmp_path / "source.gguf", {}, None)
+    repack(tmp_path / "source.gguf", tmp_path / "right.gguf")
+    (tmp_path / "source.gguf").unlink()
+    source_with(tmp_path / "source.gguf", changes, routed)
+    assert refusal(lambda: repack(tmp_path / "source.gguf", tmp_path / "native.gguf")) == (code, where)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["right.gguf", "source.gguf"]

@@ -1,11 +1,14 @@
 """`assay validate` judges a single store file; private families only through the private seam."""
 
+import contextlib
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from assay.impl.stores import ple_store
 from assay.impl.stores.blocks import AFFINE4, BF16
 from assay.impl.stores.expert_families import QWEN4EXP
 from assay.impl.stores.expert_layout import Source, Storage, plan_manifest
@@ -138,6 +141,36 @@ def test_verification_resumes_with_the_pages_that_an_earlier_run_judged(
             judged * private_rows.page_count,
         )
         assert list(state.iterdir()) == []
+
+
+def test_an_interrupted_verification_leaves_how_far_it_came(
+    tmp_path: Path, private_rows: PleGeometry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    geometry = replace(private_rows, rows_per_page=1)
+    write_ple_store(tmp_path / "rows", geometry, lambda _, count: bytes(16 * count))
+    monkeypatch.setattr(ple_store, "PIECE_BYTES", 4096)
+    monkeypatch.setattr(ple_store, "CHECKPOINT_BYTES", 4096)
+
+    @contextlib.contextmanager
+    def interrupted(_title: str, _total: int) -> Iterator[Callable[[int], None]]:
+        seen = 0
+
+        def advance(more: int) -> None:
+            nonlocal seen
+            seen += more
+            if seen == 8 * 4096:
+                raise KeyboardInterrupt
+
+        yield advance
+
+    options = JudgeOptions(is_private=True, with_payload=True, state=tmp_path / "state", progress=interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        judge_ple_file(tmp_path / "rows", options)
+    (left,) = (tmp_path / "state").iterdir()
+    assert json.loads(left.read_bytes())["pages"] == 7
+    found = judge_ple_file(tmp_path / "rows", replace(options, progress=None))
+    assert (found.verdict, found.facts["pagesJudged"]) == (Verdict.ACCEPTED, geometry.page_count - 7)
+    assert list((tmp_path / "state").iterdir()) == []
 
 
 @pytest.mark.parametrize("size", [0, 100, 511])
