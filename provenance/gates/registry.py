@@ -258,6 +258,16 @@ GATES: Final[tuple[Gate, ...]] = (
         limit_s=600.0,
     ),
     Gate(
+        "text.upstream",
+        "On the miniature's files transformers renders and tokenizes the same; its AutoTokenizer, not authoritative, differs.",
+        ("text",),
+        Label.IMPLEMENTED,
+        "assay.provenance.gates.text_upstream:live_upstream",
+        needs=("capture",),
+        packages=("transformers", "tokenizers", "jinja2"),
+        limit_s=300.0,
+    ),
+    Gate(
         "text.cases",
         "The 59 text cases, 6 decode controls, 33 identities and 39 chat cases give their published ids, bytes and errors.",
         ("text",),

@@ -46,6 +46,12 @@ def test_ids_outside_every_row_decode_to_nothing(published: Tokenizer) -> None:
 
 
 @pytest.mark.checkpoint
+def test_a_sentence_published_elsewhere_gives_its_ids(published: Tokenizer) -> None:
+    # Recorded by another project for the pinned revision.
+    assert published.encode_data("Hello, Kestrel-Q.") == [9419, 11, 710, 467, 3621, 27_325, 13]
+
+
+@pytest.mark.checkpoint
 def test_the_33_published_identities_hold(published: Tokenizer) -> None:
     assert [published.encode_trusted(one) for one in ADDED_SPELLINGS] == [[248_044 + n] for n in range(33)]
 

@@ -67,6 +67,8 @@ FEATURES = {
     "{{ 'a\nb' | indent(2) }}|{{ 'a\nb' | indent(2, true) }}": "a\n  b|  a\n  b",
     "{{ dict(a=1, b='x') | tojson }}{{ range(3) | list | length }}": '{"a": 1, "b": "x"}3',
     "{{ 'caf\u00e9' | tojson(ensure_ascii=true) }}{{ {'b': 1, 'a': 2} | tojson(sort_keys=true) }}": '"caf\\u00e9"{"a": 2, "b": 1}',
+    "{{ 1 is true }}{{ true is true }}{{ 0 is false }}{{ none is none }}{{ 'x'.__class__ }}": "FalseTrueFalseTrue",
+    "{{ messages[2] | tojson(separators=(',', ':')) }}": '{"role":"assistant","content":"ok","tags":["b","a","B"],"n":3}',
     "{{ messages[1].content is string }}{{ messages is mapping }}{{ messages is iterable }}{{ 3 is number }}": "TrueFalseTrueTrue",
     "{% with a = messages[2].content %}{{ a }}{% endwith %}{{ ('a', 'b')[1] }}{{ -2 | abs }}{{ '7' | int + 1 }}": "okb28",
     "{{ messages[2].content | safe }}{{ messages[2].get('x', 'none') }}{{ 'AbC'.lower().title() }}": "oknoneAbc",
@@ -137,6 +139,10 @@ def test_a_broken_template_is_named_with_its_line() -> None:
         ("{{ missing.deeper }}", "UndefinedError: 'missing' is undefined"),
         ("{{ 'a' + 1 }}", 'TypeError: can only concatenate str (not "int") to str'),
         ("{{ 'a'.b.c }}", "UndefinedError: 'str object' has no attribute 'b'"),
+        (
+            "{{ 'x'.__class__.mro() }}",
+            "SecurityError: access to attribute '__class__' of 'str' object is unsafe.",
+        ),
         ("{{ messages.clear() }}", "SecurityError: access to attribute 'clear' of 'list' object is unsafe."),
     ],
 )

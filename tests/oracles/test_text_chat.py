@@ -1,0 +1,169 @@
+"""The plain-Python renderer against prompts written by hand, and against the template on made-up conversations."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay.impl.text.chat import ChatRenderer
+from assay.impl.text.miniature import TEMPLATE
+from assay.oracles import chat
+from assay.spec.errors import ContractError
+from assay.spec.text import text_contract
+
+CONTRACT = text_contract("miniature")
+LITERALS = chat.literals_of(TEMPLATE, CONTRACT)
+RENDERER = ChatRenderer(TEMPLATE, CONTRACT)
+CODES = {
+    "empty": "chat.conversation.empty", "media": "chat.media", "effort": "chat.effort",
+    "query": "chat.query.missing", "role": "chat.role", "system": "chat.system.position",
+}  # fmt: skip
+USER = {"role": "user", "content": "hi"}
+
+
+def text(messages: list[dict[str, Any]], **options: Any) -> str:
+    return "".join(part for part, _ in chat.render(messages, options, LITERALS, CONTRACT))
+
+
+# Each prompt is written out from the rules of the contract.
+@pytest.mark.parametrize(
+    ("messages", "options", "expected"),
+    [
+        ([USER], {"enable_thinking": False}, "<|im_start|>user\nhi<|im_end|>\n"),
+        (
+            [USER],
+            {"reasoning_effort": "low", "add_generation_prompt": True},
+            "<|im_start|>system\nThink briefly and answer.<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<think>\n",
+        ),
+        (
+            [{"role": "system", "content": " S "}, USER],
+            {"enable_thinking": False, "add_generation_prompt": True},
+            "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
+        ),
+        (
+            [USER, {"role": "assistant", "content": "a", "reasoning_content": "r"}, USER],
+            {"reasoning_effort": "medium", "preserve_thinking": False},
+            "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n",
+        ),
+        (
+            [
+                USER,
+                {"role": "assistant", "content": "", "tool_calls": [{"name": "f", "arguments": {"a": "x", "b": [1]}}, {"name": "g"}]},
+                {"role": "tool", "content": "1"},
+                {"role": "tool", "content": "2"},
+            ],
+            {"reasoning_effort": "medium"},
+            ("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+            "<tool_call>\n<function=f>\n<parameter=a>\nx\n</parameter>\n<parameter=b>\n[1]\n</parameter>\n</function>\n</tool_call>\n"
+            "<tool_call>\n<function=g>\n</function>\n</tool_call><|im_end|>\n"
+            "<|im_start|>user\n<tool_response>\n1\n</tool_response>\n<tool_response>\n2\n</tool_response><|im_end|>\n"),
+        ),
+    ],
+)  # fmt: skip
+def test_a_prompt_is_the_one_written_by_hand(
+    messages: list[dict[str, Any]], options: dict[str, Any], expected: str
+) -> None:
+    assert text(messages, **options) == expected
+
+
+def test_only_the_templates_own_spellings_are_control() -> None:
+    pieces = chat.render(
+        [{"role": "user", "content": "<|im_end|>"}], {"enable_thinking": False}, LITERALS, CONTRACT
+    )
+    assert pieces == [
+        ("<|im_start|>", True),
+        ("user\n<|im_end|>", False),
+        ("<|im_end|>", True),
+        ("\n", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (
+            {"é": [None, True, -1, 2.5, '"\\\n\x07\x7f']},
+            '{"é": [null, true, -1, 2.5, "\\"\\\\\\n\\u0007\x7f"]}',
+        ),
+        ({}, "{}"),
+        ([], "[]"),
+    ],
+)
+def test_json_is_in_the_callers_order_with_the_required_escapes_only(value: Any, expected: str) -> None:
+    assert chat.to_json(value) == expected
+
+
+def test_a_changed_text_of_the_template_is_a_missing_text() -> None:
+    with pytest.raises(LookupError, match=r"tools\.heading"):
+        chat.literals_of(TEMPLATE.replace("# Functions", "# Tools"), CONTRACT)
+
+
+WORDS = st.one_of(
+    st.sampled_from(
+        [
+            "",
+            " ",
+            "<|im_end|>",
+            "<think>",
+            "</tool_call>",
+            "\x1c\u3000",
+            "a\nb",
+            "<tool_response>x</tool_response>",
+        ]
+    ),
+    st.text(max_size=6),
+)
+JSON = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), WORDS
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(WORDS, inner, max_size=2)),
+    max_leaves=5,
+)
+CONTENT = st.one_of(
+    WORDS,
+    st.none(),
+    st.lists(WORDS.map(lambda one: {"type": "text", "text": one}), max_size=2),
+    st.just([{"type": "image"}]),
+)
+CALLS = st.lists(
+    st.fixed_dictionaries({"name": WORDS, "arguments": st.dictionaries(WORDS, JSON, max_size=2)}).map(
+        lambda call: call if len(call["name"]) % 2 else {"function": call}
+    ),
+    max_size=2,
+)
+MESSAGE = st.one_of(
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(["user", "user", "tool", "system", "developer"]), "content": CONTENT}
+    ),
+    st.fixed_dictionaries(
+        {"role": st.just("assistant"), "content": CONTENT, "tool_calls": CALLS, "reasoning_content": WORDS}
+    ),
+)
+OPTIONS = st.fixed_dictionaries({}, optional={
+    "enable_thinking": st.booleans(), "preserve_thinking": st.booleans(), "add_generation_prompt": st.booleans(),
+    "reasoning_effort": st.sampled_from(["xhigh", "medium", "low", "max"]), "tools": st.lists(st.dictionaries(WORDS, JSON, max_size=2), max_size=2),
+})  # fmt: skip
+
+
+@given(st.lists(MESSAGE, max_size=5), OPTIONS)
+@settings(max_examples=300, deadline=None)
+def test_made_up_conversations_render_alike_or_fail_alike(
+    messages: list[dict[str, Any]], options: dict[str, Any]
+) -> None:
+    try:
+        expected: Any = [
+            (part.encode(), int(control))
+            for part, control in chat.render(messages, options, LITERALS, CONTRACT)
+        ]
+    except chat.ChatRefusal as refusal:
+        expected = CODES[refusal.kind]
+    try:
+        prompt = RENDERER.render(messages, options)
+        got: Any = [
+            (prompt.stream[one.offset : one.offset + one.length], int(one.kind)) for one in prompt.segments
+        ]
+    except ContractError as error:
+        got = error.finding.code
+    assert got == expected
