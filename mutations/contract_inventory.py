@@ -54,15 +54,15 @@ def judge(payload: HeaderEdit | IndexEdit | None, checkpoint: Path) -> list[Find
         changed = apply_edits(_header_objects(checkpoint)[payload.shard], payload.edits)
         header, found = _parsed(changed, headers[payload.shard])
         if found or header is None:
-            # The header alone has told; whether the rest would tell as well costs a whole inventory each time.
+            # The header alone has told. Each stage ends here, though validation goes on: the rest costs an inventory.
             return found
         headers = {**headers, payload.shard: header}
     elif isinstance(payload, IndexEdit):
         index, found = judge_index(apply_edits(_index_object(checkpoint), payload.edits))
         if found:
             return found
-    inventory, faults = gather_inventory(index, headers)
-    return [*found, *faults, *judge_inventory(inventory, load_profile(PROFILE), is_complete=True)]
+    inventory, found = gather_inventory(index, headers)
+    return found or judge_inventory(inventory, load_profile(PROFILE), is_complete=True)
 
 
 def _of_headers(headers: dict[str, dict[str, Any]]) -> Iterator[Mutation]:

@@ -91,8 +91,11 @@ def gather_inventory(
     owned: list[InventoryRow] = []
     findings: list[Finding] = []
     for name in sorted(stored.keys() | owners.keys()):
-        rows = sorted(stored.get(name, ()), key=lambda row: row.shard)
-        owner = owners.get(name)
+        rows, owner = stored.get(name, []), owners.get(name)
+        if len(rows) == 1 and rows[0].shard == owner:
+            owned.append(rows[0])
+            continue
+        rows = sorted(rows, key=lambda row: row.shard)
         mine = next((row for row in rows if row.shard == owner), None)
         if mine is not None:
             owned.append(mine)

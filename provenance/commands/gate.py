@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +27,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="list the gates and stop")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="run only these")
     parser.add_argument("--require", action="append", default=[], metavar="NAME", help="these must decide")
-    parser.add_argument("--jobs", type=int, default=1, help="gates at the same time (default 1)")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=min(os.cpu_count() or 1, 256),
+        help="gates at the same time, and worker processes of each (default: processors)",
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of all randomness (default 0)")
     parser.add_argument("--checkpoint", type=Path, metavar="DIR", help="description of the real checkpoint")
     parser.add_argument("--evidence", type=Path, metavar="DIR", help="the evidence folder (default: .assay)")

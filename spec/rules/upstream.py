@@ -241,15 +241,15 @@ def _tensors(contract: Contract, judge: Judge, facts: UpstreamFacts) -> None:
     if facts.tensors is None:
         return
     excluded, pins = contract.exclusions, contract.source_pins
-    prefixes = {"vision": excluded.vision_prefix, "mtp": excluded.mtp_prefix}
     base: dict[str, TensorRow] = {}
     left_out: dict[str, list[TensorRow]] = {"vision": [], "mtp": []}
     for row in facts.tensors:
-        kind = next((name for name, prefix in prefixes.items() if row[0].startswith(prefix)), None)
-        if kind is None:
-            base[row[0]] = row
+        if row[0].startswith(excluded.vision_prefix):
+            left_out["vision"].append(row)
+        elif row[0].startswith(excluded.mtp_prefix):
+            left_out["mtp"].append(row)
         else:
-            left_out[kind].append(row)
+            base[row[0]] = row
     specs = {one.name: one for one in expand_tensors(contract)}
     for name in sorted(specs.keys() - base.keys()):
         judge.holds(NAMES, name, claim=False, expected="a published tensor", got=ABSENT)
@@ -257,8 +257,9 @@ def _tensors(contract: Contract, judge: Judge, facts: UpstreamFacts) -> None:
         judge.holds(NAMES, name, claim=False, expected="a role or an excluded prefix", got="neither")
     for name, spec in specs.items():
         if name in base:
-            real = base[name]
-            judge.equal(TENSOR, name, f"{real[1]} {list(real[2])}", f"{spec.dtype} {list(spec.shape)}")
+            _, dtype, shape, *_ = base[name]
+            if (dtype, shape) != (spec.dtype, spec.shape):
+                judge.equal(TENSOR, name, f"{dtype} {list(shape)}", f"{spec.dtype} {list(spec.shape)}")
     for kind, rows in left_out.items():
         judge.equal(EXCLUDED, f"exclusions.{kind}_tensors", len(rows), getattr(excluded, f"{kind}_tensors"))
         size = sum(row[5] - row[4] for row in rows)
