@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from assay.impl.text.collector import collector_paused
 from assay.impl.text.segments import Prompt, prompt_of
 from assay.impl.text.template import MAX_DEPTH, ChatTemplate
 from assay.spec.clauses import Authority, declare
@@ -123,8 +124,9 @@ class ChatRenderer:
         # As upstream does: a key whose value is null is an absent key, in messages and among the options.
         kept = [{key: value for key, value in message.items() if value is not None} for message in messages]
         variables = {key: value for key, value in chosen.items() if value is not None}
-        pieces = self._template.render({**variables, "messages": kept}, vocabulary=self._vocabulary)
-        return prompt_of(pieces, self._contract.control_atoms)
+        with collector_paused():
+            pieces = self._template.render({**variables, "messages": kept}, vocabulary=self._vocabulary)
+            return prompt_of(pieces, self._contract.control_atoms)
 
 
 def judge_request(messages: Any, options: Mapping[str, Any], contract: TextContract) -> list[Finding]:

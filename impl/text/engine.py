@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from assay.impl.text.collector import collector_paused
 from assay.impl.text.decoder import IncrementalDecoder, TokenBytes
 from assay.impl.text.facts import BYTES, FORM, PATTERN, TokenizerFacts, finding, load_files, read_facts
 from assay.impl.text.segments import Kind, Prompt, Segment, check_segments, utf8
@@ -82,7 +83,8 @@ class Tokenizer:
 
     def encode_prompt(self, prompt: Prompt) -> list[int]:
         """Returns the ids of a rendered prompt."""
-        return self.encode_segments(prompt.stream, prompt.segments)
+        with collector_paused():
+            return self.encode_segments(prompt.stream, prompt.segments)
 
     def encode_segments(self, stream: bytes, segments: Sequence[Segment]) -> list[int]:
         """Returns the ids of a byte stream by its segments; nothing is returned unless every segment is right.

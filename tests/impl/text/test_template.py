@@ -167,6 +167,18 @@ def test_a_value_that_json_lacks_is_refused(value: Any, where: str) -> None:
     assert (caught.value.finding.code, caught.value.finding.where) == ("chat.input.json", where)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "got"),
+    [(lambda value: value, "1 characters, other text"), (lambda _: 1 / 0, "ZeroDivisionError")],
+)
+def test_an_operation_followed_in_another_way_than_plain_jinja_does_it_is_found(wrong: Any, got: str) -> None:
+    template = ChatTemplate("{{ 'a' | upper }}")
+    template._environment.filters["upper"] = wrong
+    with pytest.raises(OriginError) as caught:
+        template.render({})
+    assert (caught.value.finding.code, caught.value.finding.got) == ("chat.render.differs", got)
+
+
 def test_the_clock_is_the_one_that_was_given() -> None:
     template = ChatTemplate("{{ strftime_now('%Y-%m') }}", clock=datetime(2031, 5, 1, tzinfo=UTC))
     assert template.render({}) == (("2031-05", template.render({})[0][1]),)
