@@ -10,6 +10,7 @@ import operator
 import struct
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final
@@ -26,6 +27,7 @@ from assay.impl.stores.ple_layout import (
     check_geometry,
     unpack_ple_header,
 )
+from assay.impl.stores.ple_processes import PageJudges, PageRange, PageVerdict
 from assay.impl.stores.ple_rules import (
     MANIFEST_DIGEST_CLAUSE,
     PADDING,
@@ -205,47 +207,68 @@ class PleStore:
         threads: int = 2,
         progress: Callable[[int, int], None] | None = None,
         *,
+        jobs: int = 1,
         judged_before: int = 0,
         checkpoint: Callable[[int], None] | None = None,
     ) -> PleVerification:
-        """Reads every page once: header, digest and tail of each, then the digest of all.
+        """Reads every page: header, digest and tail of each, and the digest of all.
 
         The payload digest is one chain over all pages and starts anew each time; page digests can resume.
 
         Args:
-            threads: threads that read ahead and judge pages.
+            threads: threads that read ahead, and with one job judge pages.
             progress: called with bytes done and bytes in all.
+            jobs: processes that judge pages while this one chains the payload digest; 1 starts none. Worth it from
+                about a gigabyte; the store must then be a file that its path still names.
             judged_before: leading pages that an earlier run judged without a finding.
             checkpoint: called with the number of leading pages judged without a finding, about every 64 MiB.
         """
         self._check_page_size()
+        tally = _Tally(self._stride, judged_before, checkpoint)
         payload = hashlib.sha256()
-        findings: list[Finding] = []
-        bad = done = judged = since = 0
         total, count = self.geometry.payload_bytes, self.geometry.page_count
+        done = 0
 
-        def work(run: tuple[int, int]) -> tuple[bytes, list[Finding], int]:
+        def judged(run: tuple[int, int]) -> tuple[bytes, list[Finding], int]:
             return self._judge_run(run, skip_below=judged_before)
 
-        for data, found, found_bad in in_order(work, self._runs(range(count), PIECE_BYTES), threads):
-            payload.update(data)
-            findings += found[: MAX_FINDINGS - len(findings)]
-            bad += found_bad
-            done += len(data)
-            since += len(data)
-            judged = done // self._stride
-            if progress is not None:
-                progress(done, total)
-            if checkpoint is not None and not bad and judged > judged_before and since >= CHECKPOINT_BYTES:
-                checkpoint(judged)
-                since = 0
+        def unjudged(run: tuple[int, int]) -> tuple[bytes, list[Finding], int]:
+            return self.extent.read(self._payload + run[0] * self._stride, run[1] * self._stride), [], 0
+
+        with ExitStack() as stack:
+            judges = None
+            if jobs > 1:
+                judges = stack.enter_context(PageJudges(jobs, self._ranges(judged_before), tally.take))
+            work = judged if judges is None else unjudged
+            for data, found, bad in in_order(work, self._runs(range(count), PIECE_BYTES), threads):
+                payload.update(data)
+                done += len(data)
+                if judges is None:
+                    tally.take(PageVerdict(tuple(found), bad, done // self._stride))
+                else:
+                    judges.advance()
+                if progress is not None:
+                    progress(done, total)
+            if judges is not None:
+                judges.finish()
         self.extent.file.check_unchanged()
+        findings = tally.findings
         digest, wanted = payload.digest(), self.header.payload_sha256
         if digest != wanted:
             findings.append(
                 Finding.of(PAYLOAD_DIGEST, STAGE, "payload_sha256", expected=wanted.hex(), got=digest.hex())
             )
-        return PleVerification(tuple(findings), bad, max(0, count - judged_before), digest)
+        return PleVerification(tuple(findings), tally.bad, max(0, count - judged_before), digest)
+
+    def _ranges(self, first: int) -> Iterator[PageRange]:
+        """Yields the pages from `first` on in ranges of about 16 MiB, with their digests."""
+        file = self.extent.file
+        step = max(1, (1 << 24) // self._stride)
+        for page in range(first, self.geometry.page_count, step):
+            stop = min(page + step, self.geometry.page_count)
+            digests = b"".join(self._digests.entry(one) for one in range(page, stop))
+            start = self.extent.start + self._payload + page * self._stride
+            yield PageRange(file.name, file.identity, start, page, digests, self.geometry)
 
     def _pages(self, wanted: set[int]) -> dict[int, bytes]:
         """Returns the wanted pages, each verified in the bytes that are returned."""
@@ -390,6 +413,27 @@ def _judge(
                 )
             )
     return header, table, findings
+
+
+class _Tally:
+    """Findings of pages in order, and the checkpoints between them."""
+
+    def __init__(self, stride: int, judged_before: int, checkpoint: Callable[[int], None] | None) -> None:
+        self.findings: list[Finding] = []
+        self.bad = 0
+        self._stride = stride
+        self._saved = judged_before
+        self._checkpoint = checkpoint
+
+    def take(self, verdict: PageVerdict) -> None:
+        """Adds what one run of pages came to."""
+        self.findings += verdict.findings[: MAX_FINDINGS - len(self.findings)]
+        self.bad += verdict.bad
+        if self._checkpoint is None or self.bad:
+            return
+        if (verdict.stop - self._saved) * self._stride >= CHECKPOINT_BYTES:
+            self._checkpoint(verdict.stop)
+            self._saved = verdict.stop
 
 
 class _Table:

@@ -126,8 +126,10 @@ def judge_ple_file(path: Path, options: JudgeOptions) -> Judgement:
 def _judge_pages(store: PleStore, judgement: Judgement, options: JudgeOptions) -> None:
     state = _State(store, options.state)
     with _display(options, "pages", store.geometry.payload_bytes) as advance:
+        # Starting processes costs more than a small store.
+        jobs = options.jobs if store.geometry.payload_bytes > 1 << 28 else 1
         found = store.verify_all(
-            max(2, options.jobs), _steps(advance), judged_before=state.judged, checkpoint=state.save
+            2, _steps(advance), jobs=jobs, judged_before=state.judged, checkpoint=state.save
         )
     state.clear()
     judgement.judged("payload", found.findings)

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from assay.impl.stores.blocks import BF16, Block
 from assay.impl.stores.extents import Filesystem, StoreFile
 from assay.impl.stores.ple_layout import PleGeometry, RowCodec
+from assay.impl.stores.ple_processes import PageRange, judge_range
 from assay.impl.stores.ple_store import PleStore, judge_ple_store
 from assay.impl.stores.ple_tables import QWEN4EXP_ROWS, STRUCTURAL, paged, raw_codec
 from assay.impl.stores.ple_writer import write_ple_store
@@ -362,3 +363,24 @@ def test_verifying_a_range_of_pages_finds_only_its_own() -> None:
     assert [one.where for one in opened(data).verify_pages(0, 2)] == ["pages[1]"]
     with pytest.raises(AdmissionError):
         opened(data[:-1])
+
+
+@pytest.mark.slow
+def test_processes_find_what_threads_find(path: Path) -> None:
+    path.write_bytes(with_page(sample(), 1, damaged_row(), "none"))
+    with StoreFile.open(path) as file:
+        store = PleStore.open(file.extent(), GOLDEN_PLE)
+        seen: list[tuple[int, int]] = []
+        apart = store.verify_all(jobs=2, progress=lambda *done: seen.append(done))
+        assert apart == store.verify_all(jobs=1)
+    assert [one.where for one in apart.findings] == ["pages[1]", "payload_sha256"]
+    assert seen[-1] == (53_248, 53_248)
+
+
+def test_a_process_refuses_a_file_that_is_no_longer_the_one(path: Path) -> None:
+    with StoreFile.open(path) as file:
+        pages = PageRange(str(path), file.identity, 4096, 0, bytes(32), GOLDEN_PLE)
+        assert judge_range(pages).bad == 1
+        with path.open("ab") as other:
+            other.write(b"x")
+        assert refusal(lambda: judge_range(pages)) == ("store.file.changed", str(path))

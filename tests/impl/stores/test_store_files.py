@@ -167,9 +167,9 @@ def test_an_interrupted_verification_leaves_how_far_it_came(
     with pytest.raises(KeyboardInterrupt):
         judge_ple_file(tmp_path / "rows", options)
     (left,) = (tmp_path / "state").iterdir()
-    assert json.loads(left.read_bytes())["pages"] == 7
+    assert json.loads(left.read_bytes())["pages"] == 8
     found = judge_ple_file(tmp_path / "rows", replace(options, progress=None))
-    assert (found.verdict, found.facts["pagesJudged"]) == (Verdict.ACCEPTED, geometry.page_count - 7)
+    assert (found.verdict, found.facts["pagesJudged"]) == (Verdict.ACCEPTED, geometry.page_count - 8)
     assert list((tmp_path / "state").iterdir()) == []
 
 
