@@ -21,6 +21,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check", type=Path, metavar="FILE", help="compare the labels claimed in FILE (README.md) with these"
     )
+    parser.add_argument(
+        "--column", metavar="TITLE", help="with --check: the column of labels (default: the first)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -35,7 +38,9 @@ def run(arguments: argparse.Namespace) -> int:
     codes = [ExitCode.EVIDENCE] if chain.findings else []
     if arguments.check is not None:
         labels = {one.component: Label(one.label) for one in status.labels}
-        status = status.model_copy(update={"claims": check_claims(_text(arguments.check), labels)})
+        status = status.model_copy(
+            update={"claims": check_claims(_text(arguments.check), labels, arguments.column)}
+        )
         for finding in overclaims(status.claims):
             say(finding.line)
             codes.append(ExitCode.FAILED)

@@ -1,7 +1,7 @@
 """Labels that a document claims by hand, checked against the computed ones.
 
-A document states labels in one table between two marker comments, the component in the first column and the label in
-the second. Claiming less than the evidence allows is fine, and is named; claiming more is not.
+A document states labels in one table between two marker comments, the component in the first column and labels in the
+others. A table may have a column for each condition, such as what is embedded and what needs more input. Claiming less than the evidence allows is fine, and is named; claiming more is not.
 """
 
 import re
@@ -34,24 +34,28 @@ OVERCLAIMED = declare(
 )
 
 
-def check_claims(text: str, labels: Mapping[str, Label]) -> list[ClaimRecord]:
+def check_claims(text: str, labels: Mapping[str, Label], column: str | None = None) -> list[ClaimRecord]:
     """Returns one record for each claimed label; `overclaimed` also for an unknown component or label.
 
     Args:
         text: the document, Markdown.
         labels: component id -> computed label.
+        column: title of the column of labels; without one, the first after the component.
 
     Raises:
-        ContractError: claims.markers, when the markers or all rows are missing.
+        ContractError: claims.markers, when the markers, the column or all rows are missing.
     """
     begin, end = text.find(BEGIN), text.find(END)
     if begin < 0 or end < begin or text.count(BEGIN) != 1 or text.count(END) != 1:
         raise ContractError(
             Finding.of(MARKERS, "claims", "document", expected=f"{BEGIN} ... {END}", got="not once")
         )
-    records = [
-        _judge(component, claimed, labels) for component, claimed in _rows(text[begin + len(BEGIN) : end])
-    ]
+    title, *rows = _rows(text[begin + len(BEGIN) : end]) or [[]]
+    if column is not None and column not in title[1:]:
+        expected = f"a column {column}"
+        raise ContractError(Finding.of(MARKERS, "claims", "document", expected=expected, got=title))
+    place = title.index(column) if column is not None else 1
+    records = [_judge(row[0], row[place] if place < len(row) else "", labels) for row in rows]
     if not records:
         raise ContractError(Finding.of(MARKERS, "claims", "document", expected="rows of claims", got="none"))
     return records
@@ -69,16 +73,13 @@ def overclaims(records: list[ClaimRecord]) -> list[Finding]:
     ]  # fmt: skip
 
 
-def _rows(table: str) -> list[tuple[str, str]]:
-    """Returns the first two cells of each row, without the row of titles and the ruler."""
+def _rows(table: str) -> list[list[str]]:
+    """Returns the cells of every row, the titles first, without the ruler."""
     rows = []
-    lines = [line.strip() for line in table.splitlines() if line.strip().startswith("|")]
-    for index, line in enumerate(lines):
+    for line in (line.strip() for line in table.splitlines()):
         cells = [re.sub(r"^[`*_\s]+|[`*_\s]+$", "", cell) for cell in line.strip("|").split("|")]
-        is_ruler = set(line) <= set("|-: ")
-        is_title = index + 1 < len(lines) and set(lines[index + 1]) <= set("|-: ")
-        if not is_ruler and not is_title and len(cells) > 1:
-            rows.append((cells[0], cells[1]))
+        if line.startswith("|") and not set(line) <= set("|-: ") and len(cells) > 1:
+            rows.append(cells)
     return rows
 
 

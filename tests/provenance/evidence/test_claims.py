@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.provenance.evidence.claims import check_claims, overclaims
+from assay.provenance.evidence.claims import BEGIN, END, check_claims, overclaims
 from assay.spec.errors import ContractError
 from assay.spec.verdicts import Label
 
@@ -55,3 +55,30 @@ def test_a_document_without_one_table_between_the_markers_is_refused(text: str) 
     with pytest.raises(ContractError) as caught:
         check_claims(text, LABELS)
     assert (caught.value.finding.code, caught.value.finding.where) == ("claims.markers", "document")
+
+
+TWO_COLUMNS = f"""
+{BEGIN}
+| component | embedded | with the checkpoint |
+|---|---|---|
+| contract | structural-only | qualified |
+{END}
+"""
+
+
+@pytest.mark.parametrize(
+    ("column", "verdict"),
+    [(None, "modest"), ("embedded", "modest"), ("with the checkpoint", "overclaimed")],
+)
+def test_the_column_that_was_asked_for_is_compared(column: str | None, verdict: str) -> None:
+    records = check_claims(TWO_COLUMNS, {"contract": Label.IMPLEMENTED}, column)
+    assert [(one.component, one.verdict) for one in records] == [("contract", verdict)]
+
+
+def test_a_column_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ContractError) as caught:
+        check_claims(TWO_COLUMNS, {}, "elsewhere")
+    assert (caught.value.finding.code, caught.value.finding.expected) == (
+        "claims.markers",
+        "a column elsewhere",
+    )
