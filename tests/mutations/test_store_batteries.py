@@ -36,3 +36,11 @@ def test_every_field_of_the_row_header_is_mutated() -> None:
         one.field.split("[")[0] for one in ple_store.mutations(BatteryContext()) if one.area == "header"
     }
     assert fields == set(PleHeader.__slots__)
+
+
+def test_a_well_formed_but_edited_directory_is_not_the_expected_one() -> None:
+    data = store_bytes.gguf_sample()
+    place = data.index(b"token_embd")
+    edited = data[:place] + b"T" + data[place + 1 :]
+    found = store_bytes.judge_gguf_copy(edited)
+    assert [(one.code, one.where) for one in found] == [("gguf.directory.expected", "tensors")]

@@ -475,3 +475,75 @@ def test_a_source_that_contradicts_itself_is_not_repacked(
     source_with(tmp_path / "source.gguf", changes, routed)
     assert refusal(lambda: repack(tmp_path / "source.gguf", tmp_path / "native.gguf")) == (code, where)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["right.gguf", "source.gguf"]
+
+
+def findings_of(manifest: Manifest, family: ExpertFamily) -> list[tuple[str, str]]:
+    """Signs a manifest, puts zeros behind it and judges the store."""
+    size = min(manifest.header.store_bytes, 1 << 20)
+    data = pack_manifest(sign(manifest, bytes(32))).ljust(size, b"\0")
+    return [(one.code, one.where) for one in judge_expert_store(memory_extent(data), family)[1]]
+
+
+def test_a_row_that_blocks_do_not_cover_is_found_in_the_descriptor() -> None:
+    changed = with_component(small_manifest(), 1, 2, dimensions=(96, 128, 4))
+    assert ("expert-store.component.cover", "layers[1].down.dimensions[0]") in findings_of(
+        changed, SMALL_FAMILY
+    )
+
+
+def test_a_layer_that_ends_behind_the_store_is_found() -> None:
+    manifest = small_manifest()
+    last = manifest.layers[2]
+    moved = replace(
+        manifest, layers=(*manifest.layers[:2], replace(last, data_offset=last.data_offset + 4096))
+    )
+    found = findings_of(moved, SMALL_FAMILY)
+    assert ("expert-store.layer.end", "layers[2].data_bytes") in found
+    assert ("expert-store.coverage", "store_bytes") in found
+
+
+def test_bytes_behind_the_last_layer_are_found() -> None:
+    manifest = small_manifest()
+    header = replace(
+        manifest.header,
+        store_bytes=manifest.header.store_bytes + 4096,
+        data_bytes=manifest.header.data_bytes + 4096,
+    )
+    assert findings_of(replace(manifest, header=header), SMALL_FAMILY) == [
+        ("expert-store.coverage", "store_bytes")
+    ]
+
+
+def test_a_record_of_absurd_size_is_neither_read_nor_verified_whole(tmp_path: Path) -> None:
+    geometry = ExpertGeometry(1, 1, 1, 1 << 14, 1 << 13)
+    family = private_expert_family(0x80000007, "assay-large-v1", geometry)
+    manifest = plan_manifest(
+        family.id,
+        Storage.GGML,
+        experts=1,
+        used=1,
+        layers=geometry.shapes(F32),
+        source=Source(9, 9, bytes(32)),
+    )
+    write_expert_store(tmp_path / "store", manifest, family, None)
+    with StoreFile.open(tmp_path / "store") as file:
+        store = ExpertStore.open(file.extent(), family)
+        assert refusal(lambda: store.read_record(0, 0)) == ("expert-store.record-size", "layer 0")
+        assert refusal(lambda: store.verify_all(threads=1)) == (
+            "expert-store.record-size",
+            str(tmp_path / "store"),
+        )
+
+
+def test_a_routed_type_that_the_family_does_not_admit_is_not_repacked(tmp_path: Path) -> None:
+    source = tmp_path / "source.gguf"
+    entries = [Entry("general.architecture", scalar(ValueType.STRING, "deepseek4"))] + [
+        Entry(f"deepseek4.{key}", scalar(ValueType.UINT32, value))
+        for key, value in (("block_count", 1), ("expert_count", 2), ("expert_used_count", 1))
+    ]
+    tensors = [Planned(f"blk.0.ffn_{role}_exps.weight", (256, 256, 2), 30) for role in ("gate", "up", "down")]
+    write_gguf(source, plan_gguf(entries, [*tensors, Planned("output.weight", (4,), 0)]), lambda *_: None)
+    assert refusal(lambda: repack(source, tmp_path / "native.gguf")) == (
+        "codec.type.known",
+        "blk.0.ffn_gate_exps.weight",
+    )

@@ -346,3 +346,20 @@ def test_a_hostile_sparse_file_is_refused_quickly_and_without_memory(tmp_path: P
     tracemalloc.stop()
     assert (finding.code, finding.where) == ("gguf.metadata.array-length", "k")
     assert peak < 4 << 20
+
+
+def test_metadata_beyond_the_limit_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    head = raw([], entries=[text("a") + struct.pack("<IIQ", 9, 4, 2**24), bytes(0)], size=100)
+    target = tmp_path / "x.gguf"
+    target.write_bytes(head)
+    with target.open("r+b") as file:
+        file.truncate(2**28)
+    with StoreFile.open(target) as opened:
+        finding = refused(lambda: read_gguf(opened.extent()))
+    assert (finding.code, finding.where) == ("gguf.metadata.size", "a")
+
+
+def test_a_tensor_of_unknown_type_is_not_planned() -> None:
+    with pytest.raises(ContractError) as caught:
+        plan_gguf([], [Planned("t", (64,), 99)])
+    assert (caught.value.finding.code, caught.value.finding.where) == ("codec.type.known", "t")

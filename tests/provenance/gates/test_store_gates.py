@@ -69,3 +69,15 @@ def test_another_nibble_order_fails_every_codec_gate(
     monkeypatch.setattr(affine4, "decode", exchanged)
     result = gate(context(tmp_path))
     assert (result.outcome, {one.code for one in result.findings}) == (Outcome.FAIL, {"gate.affine4"})
+
+
+def test_other_rows_than_were_written_fail_the_true_size_gate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = iter(range(1000))
+    monkeypatch.setattr(stores, "_numbered", lambda _first, count: bytes([next(rows) % 251]) * (320 * count))
+    result = stores.true_size(context(tmp_path))
+    assert (result.outcome, [(one.code, one.where) for one in result.findings]) == (
+        Outcome.FAIL,
+        [("gate.stores-true-size", "true size: rows")],
+    )
