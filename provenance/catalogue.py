@@ -79,6 +79,7 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.impl.stores.extents",
     "assay.impl.stores.gguf",
     "assay.impl.stores.gguf_rules",
+    "assay.impl.stores.ple_digests",
     "assay.impl.stores.ple_layout",
     "assay.impl.stores.ple_rules",
     "assay.impl.stores.ple_store",

@@ -129,6 +129,7 @@ COMPONENTS: Final[tuple[Component, ...]] = (
         title="PLE rows v1",
         claim="Rows come only from verified pages, and a store is published whole or not at all; no production row codec is qualified.",
         modules=(
+            "assay.impl.stores.ple_digests",
             "assay.impl.stores.ple_layout",
             "assay.impl.stores.ple_rules",
             "assay.impl.stores.ple_store",

@@ -17,8 +17,8 @@ from typing import Final
 
 from assay.impl.stores.extents import PIECE_BYTES, Extent
 from assay.impl.stores.overlap import in_order
+from assay.impl.stores.ple_digests import DigestTable, ResidentDigests, SealedDigests
 from assay.impl.stores.ple_layout import (
-    DIGEST_BYTES,
     HEADER_BYTES,
     PAGE_HEADER_BYTES,
     STAGE,
@@ -49,21 +49,12 @@ BUFFER: Final = declare(
     source="PLE rows v1, read_row",
     cause="a caller with another row size",
 )
-TABLE_CHANGED: Final = declare(
-    "ple-store.table-changed",
-    Authority.RULE,
-    "The digest table is still the one that the manifest digest covered at open.",
-    source="PLE rows v1; AFN-003, no check of one read and use of another",
-    cause="the file was written to after it was opened",
-)
-
 MAX_PAGE_BYTES: Final = 1 << 26
 MAX_FINDINGS: Final = 64
 """Findings that a verification keeps; the number of bad pages is counted beyond."""
 DEFAULT_TABLE_BUDGET: Final = 1 << 26
 CHECKPOINT_BYTES = 1 << 26
 """How much a verification reads between two checkpoints."""
-_SEAL_BYTES: Final = 4096
 _RUN_BYTES: Final = 1 << 18
 
 
@@ -88,7 +79,7 @@ class PleStore:
     """A store whose manifest holds."""
 
     def __init__(
-        self, extent: Extent, geometry: PleGeometry, header: PleHeader, table: "_Table", cache_bytes: int
+        self, extent: Extent, geometry: PleGeometry, header: PleHeader, table: "DigestTable", cache_bytes: int
     ) -> None:
         self.extent = extent
         self.geometry = geometry
@@ -374,7 +365,7 @@ def judge_ple_store(extent: Extent, geometry: PleGeometry) -> tuple[PleHeader | 
 
 def _judge(
     extent: Extent, geometry: PleGeometry, table_budget: int
-) -> tuple[PleHeader | None, "_Table | None", list[Finding]]:
+) -> tuple[PleHeader | None, "DigestTable | None", list[Finding]]:
     check_geometry(geometry)
     if extent.size < HEADER_BYTES:
         finding = Finding.of(
@@ -387,13 +378,13 @@ def _judge(
     if geometry.payload_offset > extent.size:
         return header, None, findings
     digest = manifest_hash(head)
-    table: _Table
+    table: DigestTable
     if geometry.table_bytes <= table_budget:
         data = extent.read(HEADER_BYTES, geometry.table_bytes)
         digest.update(data)
-        table = _Resident(data)
+        table = ResidentDigests(data)
     else:
-        table = _Sealed.streamed(extent, geometry.table_bytes, digest.update)
+        table = SealedDigests.streamed(extent, geometry.table_bytes, digest.update)
     start = HEADER_BYTES + geometry.table_bytes
     for piece in extent.pieces(start, geometry.payload_offset - start):
         digest.update(piece)
@@ -434,80 +425,6 @@ class _Tally:
         if (verdict.stop - self._saved) * self._stride >= CHECKPOINT_BYTES:
             self._checkpoint(verdict.stop)
             self._saved = verdict.stop
-
-
-class _Table:
-    """Where page digests come from."""
-
-    memory_bytes = 0
-
-    def entry(self, page: int) -> bytes:
-        """Returns the digest of one page, as covered by the manifest digest."""
-        raise AssertionError(page)  # pragma: no cover - both kinds override it
-
-    def places(self, pages: Sequence[int]) -> list[tuple[int, int]]:
-        """Returns the (offset, size) ranges that `entry` will read for these pages."""
-        del pages
-        return []
-
-
-class _Resident(_Table):
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self.memory_bytes = len(data)
-
-    def entry(self, page: int) -> bytes:
-        return self._data[DIGEST_BYTES * page : DIGEST_BYTES * page + DIGEST_BYTES]
-
-
-class _Sealed(_Table):
-    """A table that stays on disk, behind a digest of each 4 KiB of it."""
-
-    def __init__(self, extent: Extent, table_bytes: int, seals: bytes) -> None:
-        self._extent = extent
-        self._table_bytes = table_bytes
-        self._seals = seals
-        self.memory_bytes = len(seals)
-
-    @classmethod
-    def streamed(cls, extent: Extent, table_bytes: int, feed: Callable[[bytes], None]) -> "_Sealed":
-        seals = bytearray()
-
-        def work(offset: int) -> tuple[bytes, bytes]:
-            data = extent.read(HEADER_BYTES + offset, min(PIECE_BYTES, table_bytes - offset))
-            view = memoryview(data)
-            return data, b"".join(
-                hashlib.sha256(view[start : start + _SEAL_BYTES]).digest()
-                for start in range(0, len(data), _SEAL_BYTES)
-            )
-
-        threads = 2 if table_bytes > 8 * PIECE_BYTES else 1  # starting threads costs more than a small table
-        for data, seal in in_order(work, range(0, table_bytes, PIECE_BYTES), threads):
-            feed(data)
-            seals += seal
-        return cls(extent, table_bytes, bytes(seals))
-
-    def entry(self, page: int) -> bytes:
-        part, offset = divmod(DIGEST_BYTES * page, _SEAL_BYTES)
-        ((start, size),) = self.places([page])
-        data = self._extent.read(start, size)
-        seal = self._seals[DIGEST_BYTES * part : DIGEST_BYTES * part + DIGEST_BYTES]
-        found = hashlib.sha256(data).digest()
-        if found != seal:
-            raise AdmissionError(
-                Finding.of(TABLE_CHANGED, STAGE, f"pages[{page}]", expected=seal.hex(), got=found.hex())
-            )
-        return data[offset : offset + DIGEST_BYTES]
-
-    def places(self, pages: Sequence[int]) -> list[tuple[int, int]]:
-        parts = sorted({DIGEST_BYTES * page // _SEAL_BYTES for page in pages})
-        return [
-            (
-                HEADER_BYTES + part * _SEAL_BYTES,
-                min(_SEAL_BYTES, self._table_bytes - part * _SEAL_BYTES),
-            )
-            for part in parts
-        ]
 
 
 def _no_row(got: int, count: int, what: str = "row") -> ContractError:
