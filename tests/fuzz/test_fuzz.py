@@ -17,12 +17,13 @@ SEEDS = {
 
 
 @pytest.mark.slow
+@pytest.mark.fuzz
 @pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="not-run: atheris is not installed")
 def test_the_header_reader_survives_guided_fuzzing(tmp_path: Path) -> None:
     for name, data in SEEDS.items():
         (tmp_path / name).write_bytes(data)
     done = subprocess.run(
-        [sys.executable, str(HARNESS), str(tmp_path), "-runs=4000", "-max_len=300", "-seed=1", "-max_total_time=20",
+        [sys.executable, str(HARNESS), str(tmp_path), "-runs=1500", "-max_len=300", "-seed=1", "-max_total_time=8",
          f"-artifact_prefix={tmp_path}/"],
         capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
