@@ -12,6 +12,7 @@ BATTERIES: Final[dict[str, str]] = {
     "expert-store": "assay.mutations.expert_store",
     "ple-store": "assay.mutations.ple_store",
     "store-bytes": "assay.mutations.store_bytes",
+    "gguf": "assay.mutations.gguf",
     "text": "assay.mutations.text",
 }
 """Battery name -> module with a `BATTERY`; in the order in which they run."""

@@ -85,7 +85,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     Kind(
         "gguf",
         "GGUF file",
-        "assay.impl.stores.store_files:judge_gguf_file",
+        "assay.impl.stores.artifact.judge:judge_gguf_path",
         lambda sniff: sniff.head[:4] == b"GGUF" or sniff.path.suffix == ".gguf",
     ),
     Kind(
