@@ -1,0 +1,90 @@
+"""Reductions whose result for a row depends on that row alone, and the activations.
+
+Prefill and decode must give the same expert ids in the same order by construction, so a product may not depend on
+how many rows happen to be computed together. The reference BLAS in MLX's Linux wheel sums each output by itself; a
+fast BLAS and a GPU choose a kernel by shape. There every product is made of tiles of a fixed number of rows, padded
+with zeros, so that each row meets the same kernel whatever stands beside it.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import mlx.core as mx
+
+TILE_ROWS: Final = 8
+TILE_KEYS: Final = 64
+"""Keys that are scored together; a multiple of every kernel's step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Numerics:
+    """How reductions are made.
+
+    Attributes:
+        is_deterministic: a row's result never depends on its neighbours.
+        tile_rows: rows of every product in a deterministic mode whose BLAS chooses kernels by shape; 0 leaves
+            products whole, either because rows are independent anyway or because nobody asked.
+    """
+
+    is_deterministic: bool
+    tile_rows: int = 0
+
+    def linear(self, x: mx.array, weight: mx.array) -> mx.array:
+        """Returns x @ weight, float32 [rows, output].
+
+        Args:
+            x: float32 [rows, input].
+            weight: [input, output], in its stored type; widened exactly.
+        """
+        matrix = weight if weight.dtype == mx.float32 else weight.astype(mx.float32)
+        if not self.tile_rows:
+            return x @ matrix
+        rows, width = x.shape
+        tiles = -(-rows // self.tile_rows)
+        padded = _pad_rows(x, tiles * self.tile_rows).reshape(tiles, self.tile_rows, width)
+        product = padded @ mx.broadcast_to(matrix, (tiles, *matrix.shape))
+        return product.reshape(tiles * self.tile_rows, -1)[:rows]
+
+    def scores(self, queries: mx.array, keys: mx.array) -> mx.array:
+        """Returns the products of every query head with every key, float32 [query, head, key].
+
+        Args:
+            queries: float32 [query, head, dim].
+            keys: float32 [key, dim].
+        """
+        if not self.tile_rows:
+            return queries @ keys.T
+        count, heads, dim = queries.shape
+        tiles = -(-keys.shape[0] // TILE_KEYS)
+        table = _pad_rows(keys, tiles * TILE_KEYS).reshape(1, tiles, TILE_KEYS, dim)
+        product = queries[:, None] @ table.swapaxes(-1, -2)
+        return product.swapaxes(1, 2).reshape(count, heads, -1)[:, :, : keys.shape[0]]
+
+
+PLAIN: Final = Numerics(is_deterministic=False)
+"""Whole products: as fast as the library is."""
+
+
+def silu(x: mx.array) -> mx.array:
+    """Returns x * sigmoid(x)."""
+    return x * mx.sigmoid(x)
+
+
+def softplus(x: mx.array) -> mx.array:
+    """Returns log(1 + exp(x)), without overflow and exact in the tails."""
+    return mx.logaddexp(x, mx.zeros_like(x))
+
+
+def l2_normalise(x: mx.array) -> mx.array:
+    """Returns x / sqrt(sum(x^2) + 1e-6) over the last axis; the constant stands inside the root."""
+    return x * mx.rsqrt(mx.sum(x * x, axis=-1, keepdims=True) + 1e-6)
+
+
+def non_finite(x: mx.array) -> mx.array:
+    """Returns a scalar that is 0 when every value is finite and NaN otherwise."""
+    return mx.sum(x - x)
+
+
+def _pad_rows(x: mx.array, rows: int) -> mx.array:
+    missing = rows - x.shape[0]
+    return mx.concatenate([x, mx.zeros((missing, *x.shape[1:]), x.dtype)]) if missing else x

@@ -1,0 +1,53 @@
+"""What the graph tells while it is built: the arrays of every stage, and what must be finite before publication.
+
+The graph hands each stage's result to a `Trace` and goes on with what it gets back. In a plain run that is the same
+array; a capture keeps it, a fault changes it or does not return.
+"""
+
+from typing import Any
+
+import mlx.core as mx
+
+from assay.impl.model.numerics import non_finite
+
+
+class Trace:
+    """Collects one scalar a stage, NaN where the stage is not finite."""
+
+    is_recording = False
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.scalars: list[mx.array] = []
+
+    def stage(self, stage: str, layer: int | None, value: mx.array) -> mx.array:
+        """Takes the result of a stage and returns what the graph goes on with."""
+        self.check(stage, layer, value)
+        return value
+
+    def part(self, stage: str, layer: int | None, part: str, value: mx.array) -> None:
+        """Takes an array inside a stage."""
+
+    def check(self, stage: str, layer: int | None, value: mx.array) -> None:
+        """Adds an array to those that must be finite."""
+        self.names.append(stage if layer is None else f"layers.{layer}.{stage}")
+        self.scalars.append(non_finite(value))
+
+
+class Recorder(Trace):
+    """Keeps every array by (stage, layer, part), chunk after chunk."""
+
+    is_recording = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arrays: dict[tuple[str, int | None, str], list[Any]] = {}
+
+    def stage(self, stage: str, layer: int | None, value: mx.array) -> mx.array:
+        """Keeps the result of a stage."""
+        self.part(stage, layer, "", value)
+        return super().stage(stage, layer, value)
+
+    def part(self, stage: str, layer: int | None, part: str, value: mx.array) -> None:
+        """Keeps an array inside a stage."""
+        self.arrays.setdefault((stage, layer, part), []).append(value)
