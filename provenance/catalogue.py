@@ -37,6 +37,7 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.impl.stores.config_fields",
     "assay.impl.stores.checkpoint",
     "assay.impl.stores.checkpoint_reader",
+    "assay.impl.model.clauses",
     "assay.impl.captures.fixtures",
     "assay.impl.captures.npy",
     "assay.impl.captures.reading",

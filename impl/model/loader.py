@@ -4,10 +4,10 @@ Every tensor is looked up under its possible names, its shape is compared with w
 then are its bytes read, in pieces. A norm that stores w around zero becomes 1 + w here and nowhere else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import mlx.core as mx
 import numpy as np
@@ -76,10 +76,64 @@ def load_checkpoint(folder: Path, numerics: Numerics) -> Loaded:
     return Loaded(Model(geometry, weights, numerics), config, folder, source.resident_bytes)
 
 
+def load_tensors(config: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]], numerics: Numerics) -> Model:
+    """Returns the model of tensors in memory, such as those of a rule.
+
+    Args:
+        config: as in config.json.
+        tensors: float32 values (int64 for hash buffers) by stored name.
+        numerics: how reductions are made.
+    """
+    geometry = read_geometry(config)
+    return Model(geometry, _weights(_Source(_Memory(tensors), geometry), geometry), numerics)
+
+
+class _Tensors(Protocol):
+    """Where bytes come from: a `CheckpointReader`, or memory."""
+
+    rows: dict[str, InventoryRow]
+
+    def pieces(self, name: str, *, begin: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """Yields the bytes [begin, end) of a tensor."""
+
+    def read(self, name: str) -> bytes:
+        """Returns all bytes of a small tensor."""
+
+
+class _Memory:
+    """Tensors in memory in the form of a checkpoint reader."""
+
+    def __init__(self, tensors: Mapping[str, NDArray[Any]]) -> None:
+        self._tensors = tensors
+        self.rows = {
+            name: InventoryRow(
+                name,
+                "I64" if array.dtype.kind == "i" else "F32",
+                array.shape,
+                "memory",
+                0,
+                self._layout(name).nbytes,
+            )
+            for name, array in tensors.items()
+        }
+
+    def pieces(self, name: str, *, begin: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """Yields the bytes [begin, end) of a tensor."""
+        yield self.read(name)[begin:end]
+
+    def read(self, name: str) -> bytes:
+        """Returns all bytes of a tensor."""
+        return self._layout(name).tobytes()
+
+    def _layout(self, name: str) -> NDArray[Any]:
+        array = self._tensors[name]
+        return array.astype("<i8" if array.dtype.kind == "i" else "<f4")
+
+
 class _Source:
     """The tensors of a checkpoint by the names of this module, as MLX arrays."""
 
-    def __init__(self, reader: CheckpointReader, geometry: Geometry) -> None:
+    def __init__(self, reader: _Tensors, geometry: Geometry) -> None:
         self._reader = reader
         self._geometry = geometry
         self.resident_bytes = 0

@@ -21,6 +21,7 @@ from assay.impl.model.geometry import Geometry
 from assay.impl.model.numerics import Numerics
 
 Part = Callable[[str, mx.array], None]
+_LAST: Final = 2**31 - 1
 
 TILE_BYTES: Final = 32 << 20
 TILE_QUERIES: Final = 32
@@ -55,8 +56,8 @@ class Cache:
     """What a layer carries for one sequence; row i is the i-th token from the anchor.
 
     Attributes:
-        keys: [row, key head * dim], after norm and rotation.
-        values: [row, key head * dim].
+        keys: [row, key head, dim], after norm and rotation.
+        values: [row, key head, dim].
         raw: [row, index dim], before pooling, norm and rotation.
         pooled: [group, index dim]: mean of four raw keys, normed and rotated at the group's first position.
     """
@@ -129,10 +130,10 @@ class Selection:
 
 def fresh(geometry: Geometry, rows: int = 0) -> Cache:
     """Returns the cache before the first token; `rows` are to come, if that is known."""
-    width = geometry.kv_heads * geometry.head_dim
+    heads = (geometry.kv_heads, geometry.head_dim)
     return Cache(
-        columns.empty((width,), rows),
-        columns.empty((width,), rows),
+        columns.empty(heads, rows),
+        columns.empty(heads, rows),
         columns.empty((geometry.index_dim,), rows),
         columns.empty((geometry.index_dim,), rows // geometry.ratio),
     )
@@ -179,20 +180,22 @@ def forward(
         watch.part(name, array)
     turn = rope.turns(g, np.concatenate(positions))
     q, k, asked = (rope.rotate(one, turn) for one in (q_normed, k_normed, index_query))
-    keys = k.reshape(x.shape[0], -1)
+    values = values.reshape(k.shape)
     outputs, gained, start = [], [], 0
+    shown = _Shown()
     for cache, rows, group_starts in zip(caches, positions, starts, strict=True):
         stop = start + rows.shape[0]
         raw = index[start:stop, g.index_heads]
         pooled = _pool(cache, raw, group_starts, weights, g, watch.counters)
-        new = Fresh(keys[start:stop], values[start:stop], raw, pooled)
+        new = Fresh(k[start:stop], values[start:stop], raw, pooled)
         gained.append(new)
-        outputs.append(_attend_all(q[start:stop], asked[start:stop], cache, new, g, numerics, watch))
+        outputs.append(_attend_all(q[start:stop], asked[start:stop], cache, new, g, numerics, watch, shown))
         start = stop
     attended = outputs[0] if len(outputs) == 1 else mx.concatenate(outputs)
-    gated = attended * mx.sigmoid(fused[:, :, 1])
+    gated = (attended * mx.sigmoid(fused[:, :, 1])).reshape(x.shape[0], -1)
+    shown.tell(watch.part)
     watch.part("gated", gated)
-    out = numerics.linear(gated.reshape(x.shape[0], -1), weights.o)
+    out = numerics.linear(gated, weights.o)
     return _biased(out, weights.o_bias), gained
 
 
@@ -271,22 +274,18 @@ def dense(q: mx.array, k: mx.array, v: mx.array, geometry: Geometry) -> mx.array
     return out[0].swapaxes(0, 1)
 
 
-def attend(q: mx.array, keys: mx.array, values: mx.array, is_valid: mx.array, kv_heads: int) -> mx.array:
+def attend(q: mx.array, keys: mx.array, values: mx.array, is_valid: mx.array) -> mx.array:
     """Returns attention of each query over its own gathered rows, float32 [query, head, dim].
 
     Args:
         q: float32 [query, head, dim].
-        keys: float32 [query, place, key head * dim].
+        keys: float32 [query, place, key head, dim]; query head h reads key head floor(h / (heads / key heads)).
         values: float32, as `keys`.
         is_valid: bool [query, place]; an empty place has weight exactly 0.
-        kv_heads: key heads; query head h reads key head floor(h / (heads / key heads)).
     """
-    queries, places, width = keys.shape
-    split = (queries, places, kv_heads, width // kv_heads)
     mask = mx.where(is_valid, 0.0, -math.inf)[:, None, None, :]
     out = mx.fast.scaled_dot_product_attention(
-        q[:, :, None, :], keys.reshape(split).swapaxes(1, 2), values.reshape(split).swapaxes(1, 2),
-        scale=q.shape[-1] ** -0.5, mask=mask,
+        q[:, :, None, :], keys.swapaxes(1, 2), values.swapaxes(1, 2), scale=q.shape[-1] ** -0.5, mask=mask,
     )  # fmt: skip
     return out[:, :, 0]
 
@@ -311,11 +310,17 @@ def _pool(
 
 
 def _attend_all(
-    q: mx.array, asked: mx.array, cache: Cache, new: Fresh, g: Geometry, numerics: Numerics, watch: Watch
+    q: mx.array,
+    asked: mx.array,
+    cache: Cache,
+    new: Fresh,
+    g: Geometry,
+    numerics: Numerics,
+    watch: Watch,
+    shown: "_Shown",
 ) -> mx.array:
     """Returns attention of all new rows of one sequence, tile by tile."""
     outputs = []
-    lists: dict[str, list[mx.array]] = {"index_scores": [], "selected": []}
     for first, stop, places in _tiles(cache.keys.length, q.shape[0], g):
         visible = np.arange(first, stop, dtype=np.int32) + cache.keys.length + 1
         complete = visible // g.ratio
@@ -323,14 +328,10 @@ def _attend_all(
         selection = expand(groups, visible, g.ratio)
         keys = _gather(cache.keys, new.keys, selection.rows)
         values = _gather(cache.values, new.values, selection.rows)
-        outputs.append(attend(q[first:stop], keys, values, selection.is_valid, g.kv_heads))
+        outputs.append(attend(q[first:stop], keys, values, selection.is_valid))
         _count(watch.counters, visible, keys, scores, g)
         if watch.is_recording:
-            lists["selected"].append(mx.where(selection.is_valid, selection.rows, -1))
-            lists["index_scores"].append(_shown(scores, complete))
-    for name, arrays in lists.items():
-        if arrays:
-            watch.part(name, _ragged(arrays))
+            shown.add(selection, scores, complete)
     return outputs[0] if len(outputs) == 1 else mx.concatenate(outputs)
 
 
@@ -385,13 +386,13 @@ def _places(visible: int, g: Geometry) -> int:
 
 
 def _gather(column: Column, new: mx.array, rows: mx.array) -> mx.array:
-    """Returns rows [query, place, width] out of the published ones and the new ones; every id is bounded first."""
+    """Returns rows [query, place, key head, dim] out of the published ones and the new ones; every id is bounded first."""
     length = column.length
     behind = mx.take(new, mx.clip(rows - length, 0, new.shape[0] - 1), axis=0)
     if not length:
         return behind
     before = mx.take(column.array, mx.minimum(rows, length - 1), axis=0)
-    return mx.where((rows < length)[:, :, None], before, behind)
+    return mx.where((rows < length)[:, :, None, None], before, behind)
 
 
 def _slice(column: Column, new: mx.array, start: int, stop: int) -> mx.array:
@@ -413,22 +414,39 @@ def _count(
     counters.largest_width = max(counters.largest_width, int((selected * g.ratio + visible % g.ratio).max()))
     rows = keys.shape[0] * keys.shape[1]
     counters.gathered_rows += rows
-    counters.gathered_bytes += rows * keys.shape[2] * 8
+    counters.gathered_bytes += keys.size * 8
     scored = 0 if scores is None else scores.size
     counters.groups_scored += 0 if scores is None else int(complete.sum())
     counters.pooled_key_bytes += 0 if scores is None else scores.shape[1] * g.index_dim * 4
     counters.workspace_bytes = max(counters.workspace_bytes, scored * 4 + keys.size * 8)
 
 
-def _shown(scores: mx.array | None, complete: NDArray[np.int32]) -> mx.array:
-    """Scores for a capture: -1 beyond a query's complete groups."""
-    if scores is None or not scores.shape[1]:
-        return mx.full((complete.size, 1), -1.0)
-    seen = mx.arange(scores.shape[1])[None, :] < mx.array(complete.astype(np.int32))[:, None]
-    return mx.where(seen, scores, -1.0)
+class _Shown:
+    """Scores and selected rows for a capture; -1 stands for nothing."""
+
+    def __init__(self) -> None:
+        self._scores: list[mx.array] = []
+        self._rows: list[mx.array] = []
+
+    def add(self, selection: Selection, scores: mx.array | None, complete: NDArray[np.int32]) -> None:
+        """Adds one tile; places between the last group and the tail are closed up by a sort."""
+        self._rows.append(mx.sort(mx.where(selection.is_valid, selection.rows, _LAST), axis=-1))
+        if scores is None or not scores.shape[1]:
+            self._scores.append(mx.full((complete.size, 1), -1.0))
+            return
+        seen = mx.arange(scores.shape[1])[None, :] < mx.array(complete.astype(np.int32))[:, None]
+        self._scores.append(mx.where(seen, scores, -1.0))
+
+    def tell(self, part: Part) -> None:
+        """Hands the arrays of all tiles over, if there are any."""
+        if self._rows:
+            part("index_scores", _ragged(self._scores))
+            rows = _ragged(self._rows)
+            part("selected", mx.where(rows == _LAST, -1, rows))
 
 
 def _ragged(arrays: list[mx.array]) -> mx.array:
+    """Joins tiles of different widths, -1 on the right."""
     width = max(array.shape[1] for array in arrays)
     return mx.concatenate(
         [mx.pad(array, [(0, 0), (0, width - array.shape[1])], constant_values=-1) for array in arrays]

@@ -1,14 +1,21 @@
 """Embedding tables for the per-layer embedding: in memory when small, row by row from the files when not."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
 from assay.impl.model.clauses import TENSOR, reject
-from assay.impl.stores.checkpoint_reader import CheckpointReader
 from assay.impl.stores.inventory import InventoryRow
+
+
+class Pieces(Protocol):
+    """Whoever hands out the bytes of a tensor by range."""
+
+    def pieces(self, name: str, *, begin: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """Yields the bytes [begin, end) of a tensor."""
 
 
 class ResidentRows:
@@ -26,7 +33,7 @@ class ResidentRows:
 class FileRows:
     """A table in the tensors of a checkpoint, one after another; each row is read from its own tensor's extent."""
 
-    def __init__(self, reader: CheckpointReader, records: Sequence[InventoryRow], width: int) -> None:
+    def __init__(self, reader: Pieces, records: Sequence[InventoryRow], width: int) -> None:
         self._reader = reader
         self._records = list(records)
         self._width = width
