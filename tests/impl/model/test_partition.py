@@ -1,12 +1,13 @@
 """Chunks, batches and neighbours are invisible: every owner and every logit is the same to the last bit."""
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model_toys import assert_refused, ids
+from model_toys import assert_refused, ids, made
 
 TOKENS = 41
 
@@ -46,11 +47,9 @@ def test_token_by_token_is_one_shot(geometry: str, model: Any) -> None:
 @settings(max_examples=15, deadline=None)
 @given(cuts=st.sets(st.integers(1, TOKENS - 1), max_size=8))
 def test_any_partition_is_one_shot(cuts: set[int]) -> None:
-    from conftest import _model
-
     tokens, edges = ids("small", TOKENS), [0, *sorted(cuts), TOKENS]
-    widths = [stop - start for start, stop in zip(edges, edges[1:], strict=False)]
-    assert_same(in_chunks(_model("small"), tokens, [TOKENS]), in_chunks(_model("small"), tokens, widths))
+    widths = [stop - start for start, stop in itertools.pairwise(edges)]
+    assert_same(in_chunks(made("small"), tokens, [TOKENS]), in_chunks(made("small"), tokens, widths))
 
 
 @pytest.mark.parametrize(
