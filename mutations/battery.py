@@ -70,6 +70,7 @@ class Battery:
         pin_reasons: why no rule can exist where only a pin caught a mutation; empty when nobody has said why.
         authority: if given, the authority that killed a mutation, instead of the strongest clause that fired.
         not_run: parts that this context can't decide, in words.
+        place: if given, names what caught a mutation (such as a vector) out of a finding; the run lists the names.
     """
 
     name: str
@@ -81,3 +82,4 @@ class Battery:
     pin_reasons: Callable[[Mutation], str] | None = None
     authority: Callable[[Mutation, list[Finding]], Authority] | None = None
     not_run: Callable[[BatteryContext], list[str]] = field(default=lambda _context: [])
+    place: Callable[[Finding], str] | None = None

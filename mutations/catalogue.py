@@ -14,6 +14,7 @@ BATTERIES: Final[dict[str, str]] = {
     "store-bytes": "assay.mutations.store_bytes",
     "gguf": "assay.mutations.gguf",
     "text": "assay.mutations.text",
+    "mathematics": "assay.mutations.mathematics",
 }
 """Battery name -> module with a `BATTERY`; in the order in which they run."""
 

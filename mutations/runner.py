@@ -38,13 +38,17 @@ CHUNKS_PER_WORKER = 8
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What happened to one mutation: `how` is killed, killed_elsewhere, survived, equivalent or invalid."""
+    """What happened to one mutation: `how` is killed, killed_elsewhere, survived, equivalent or invalid.
+
+    `places` names what caught it, where its battery says how.
+    """
 
     index: int
     how: str
     codes: tuple[str, ...]
     authority: Authority | None
     reason: str = ""
+    places: tuple[str, ...] = ()
 
 
 def run_batteries(
@@ -123,7 +127,8 @@ def judge_one(chosen: Battery, index: int, mutation: Mutation, context: BatteryC
         finding.code in mutation.expected and mutation.where in finding.where for finding in findings
     )  # fmt: skip
     how = "killed" if hit or not mutation.expected else "killed_elsewhere"
-    return Fate(index, how, codes, _authority(chosen, mutation, findings))
+    places = () if chosen.place is None else tuple(dict.fromkeys(map(chosen.place, findings)))
+    return Fate(index, how, codes, _authority(chosen, mutation, findings), places=places)
 
 
 def _authority(chosen: Battery, mutation: Mutation, findings: list[Finding]) -> Authority | None:
@@ -223,6 +228,7 @@ def _summary(
         ],
         controls={"clean pass": True, "forced failure": True},
         not_run=chosen.not_run(context),
+        caught_by={mutations[fate.index].id: list(fate.places) for fate in fates if fate.places},
     )
     counts = BatteryCounts(
         total=len(mutations),

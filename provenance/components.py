@@ -94,7 +94,7 @@ COMPONENTS: Final[tuple[Component, ...]] = (
             "on the CPU; nothing is said of the real weights."
         ),
         modules=("assay.oracles",),
-        fixtures=("fixtures/captures",),
+        fixtures=("fixtures/captures", "fixtures/vectors"),
     ),
     Component(
         id="stores.gguf",

@@ -4,68 +4,17 @@ This path shares nothing with the collection: the oracles read the configuration
 Only the translation of layouts is here: upstream keeps one more column of the convolution and puts heads first.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.oracles.rungs import TAPS
 from assay.spec.documents.fixture import Fixture
 
 Rung = tuple[str, int | None, str]
 Array = NDArray[Any]
-
-TAPS: Final[Mapping[str, tuple[str, str]]] = {
-    "ple.rows": ("ple_rows", ""),
-    "embedding": ("embedding", ""),
-    "four_stream_residual": ("four_stream_residual", ""),
-    "ple": ("ple", ""),
-    "attn_gr_prepare": ("attn_gr_prepare", ""),
-    "attn_gr_prepare.injection": ("attn_gr_prepare", "injection"),
-    "gdn.qkv": ("gdn", "qkv"),
-    "gdn.norm": ("gdn", "gated_norm"),
-    "gdn": ("gdn", ""),
-    "qsa.scores": ("qsa", "index_scores"),
-    "qsa.tokens": ("qsa", "selected"),
-    "qsa": ("qsa", ""),
-    "attn_gr_apply": ("attn_gr_apply", ""),
-    "moe_gr_prepare": ("moe_gr_prepare", ""),
-    "moe_gr_prepare.injection": ("moe_gr_prepare", "injection"),
-    "router": ("router", "logits"),
-    "router.ids": ("router", "ids"),
-    "router.weights": ("router", "weights"),
-    "routed_shared_moe.routed": ("routed_shared_moe", "routed"),
-    "routed_shared_moe": ("routed_shared_moe", ""),
-    "moe_gr_apply": ("moe_gr_apply", ""),
-    "final_gr_mixer": ("final_gr_mixer", ""),
-    "gdn.a": ("gdn", "a"),
-    "gdn.b": ("gdn", "b"),
-    "gdn.z": ("gdn", "z"),
-    "routed_shared_moe.expert_shared": ("routed_shared_moe", "shared"),
-    "routed_shared_moe.shared_logit": ("routed_shared_moe", "shared_gate"),
-    "attn_gr_prepare.normed": ("attn_gr_prepare", "normed"),
-    "attn_gr_prepare.mix": ("attn_gr_prepare", "mix"),
-    "moe_gr_prepare.normed": ("moe_gr_prepare", "normed"),
-    "moe_gr_prepare.mix": ("moe_gr_prepare", "mix"),
-    "final_gr_mixer.normed": ("final_gr_mixer", "normed"),
-    "final_gr_mixer.mix": ("final_gr_mixer", "mix"),
-    "ple.key": ("ple", "key"),
-    "ple.norm_key": ("ple", "norm_key"),
-    "ple.value": ("ple", "value"),
-    "ple.norm_query": ("ple", "norm_query"),
-    "ple.norm_conv": ("ple", "norm_conv"),
-    "qsa.q_proj": ("qsa", "q_proj"),
-    "qsa.k_proj": ("qsa", "k_proj"),
-    "qsa.v_proj": ("qsa", "v_proj"),
-    "qsa.q_norm": ("qsa", "q_norm"),
-    "qsa.k_norm": ("qsa", "k_norm"),
-    "qsa.index_qk": ("qsa", "index_qk"),
-    "qsa.index_query": ("qsa", "index_query"),
-    "qsa.gated": ("qsa", "gated"),
-    "output_head": ("output_head", ""),
-}
-"""Name of an oracle's tap -> (stage, part) of the captures."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,7 @@ def _pretty(result: MutationRun) -> None:
         lines += [
             f"  only the pin stands for {len(pin.leaves)} leaves: {pin.reason}" for pin in detail.pin_only
         ]
+        lines += [f"  {id_}: caught by {', '.join(names)}" for id_, names in detail.caught_by.items()]
         lines += [f"  not run: {text}" for text in detail.not_run]
     lines += _records("survived", result.survivors) + _records("killed elsewhere", result.killed_elsewhere)
     emit("\n".join(lines))
@@ -81,6 +82,10 @@ def _markdown(result: MutationRun) -> None:
             f" | {row.by_pin} |"
             for area, row in detail.areas.items()
         ]
+    for detail in result.details.values():
+        if detail.caught_by:
+            lines += ["", "| mutation | caught by |", "|---|---|"]
+            lines += [f"| {id_} | {', '.join(names)} |" for id_, names in detail.caught_by.items()]
     lines += [
         "",
         *_records("survived", result.survivors),

@@ -140,6 +140,15 @@ GATES: Final[tuple[Gate, ...]] = (
         limit_s=300.0,
     ),
     Gate(
+        "mutations.mathematics",
+        "Every plausible mistake of a port, made in the oracles, is caught by a literal vector or an upstream capture.",
+        ("oracles",),
+        Label.CORRECTNESS_FIXTURE,
+        "assay.provenance.gates.mathematics:mathematics_battery",
+        packages=("numpy",),
+        limit_s=600.0,
+    ),
+    Gate(
         "capture.check",
         "The pinned upstream, run again, gives the shipped captures bit for bit.",
         ("captures",),

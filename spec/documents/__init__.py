@@ -18,6 +18,7 @@ DOCUMENTS: Final[dict[str, tuple[str, str]]] = {
     "assay.fixture/1": ("assay.spec.documents.fixture", "Fixture"),
     "assay.diff/1": ("assay.spec.documents.diff", "Diff"),
     "assay.record-digests/1": ("assay.spec.documents.record_digests", "RecordDigestsDocument"),
+    "assay.vectors/1": ("assay.spec.documents.vectors", "Vectors"),
     "assay.bench/1": ("assay.spec.documents.bench", "Bench"),
 }
 """Schema name -> (module, model); modules are imported only when a schema is asked for."""

@@ -52,12 +52,16 @@ class PinOnly(Document):
 
 
 class BatteryDetail(Document):
-    """What a reader of one battery wants to know beside the counts."""
+    """What a reader of one battery wants to know beside the counts.
+
+    `caught_by` names the vectors that caught each mutation, by its id, where the battery's checks are vectors.
+    """
 
     areas: dict[str, AreaCounts]
     pin_only: list[PinOnly] = Field(default_factory=list)
     controls: dict[str, bool] = Field(default_factory=dict)
     not_run: list[str] = Field(default_factory=list)
+    caught_by: dict[str, list[str]] = Field(default_factory=dict)
 
 
 class MutationRun(Document):
