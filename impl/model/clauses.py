@@ -88,6 +88,12 @@ LOGITS: Final = declare(
     "model.logits", Authority.FORM, "Logits are finite or -inf, and at least one valid id can be chosen.",
     source="field note AFN-005; bug report A2", cause="a mask that allows nothing, or a broken producer",
 )  # fmt: skip
+UNSUPPORTED: Final = declare(
+    "generate.unsupported", Authority.PROCESS,
+    "Tokens are generated on the public route only by a profile whose computed support state is `supported`.",
+    source="field note AFN-013", cause="code that exists is not a feature: no profile is supported yet",
+    fix="say --private: the output is stamped with what it is worth",
+)  # fmt: skip
 
 
 def refuse(code: str, where: str, *, expected: Any, got: Any, hint: str = "") -> ContractError:

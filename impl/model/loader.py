@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.impl.model import ple
-from assay.impl.model.clauses import HASH, TENSOR, reject
+from assay.impl.model.clauses import CONFIG, HASH, TENSOR, reject
 from assay.impl.model.gdn import GdnWeights
 from assay.impl.model.geometry import Geometry, read_geometry
 from assay.impl.model.graph import LayerWeights, Model, ModelWeights
@@ -29,6 +29,7 @@ from assay.impl.stores.inventory import InventoryRow
 from assay.impl.stores.layout import CONFIG_LIMIT_BYTES, CONFIG_NAME
 from assay.impl.stores.strict_json import read_json_object
 
+GENERATION_NAME: Final = "generation_config.json"
 PREFIXES: Final = ("model.language_model.", "model.", "language_model.model.", "")
 """What stands before `layers.` in the names: the published checkpoint, save_pretrained, older conversions."""
 WIDEN_BELOW_BYTES: Final = 2 << 30
@@ -74,6 +75,23 @@ def load_checkpoint(folder: Path, numerics: Numerics) -> Loaded:
     source = _Source(reader, geometry)
     weights = _weights(source, geometry)
     return Loaded(Model(geometry, weights, numerics), config, folder, source.resident_bytes)
+
+
+def stop_ids(loaded: Loaded) -> frozenset[int]:
+    """Returns the ids that end a generation: those of generation_config.json, or else of the configuration.
+
+    Raises:
+        AdmissionError: model.config, when generation_config.json names something that is no id.
+    """
+    path = loaded.folder / GENERATION_NAME
+    if not path.is_file():
+        return frozenset(loaded.model.geometry.eos)
+    found = read_json_object(path, stage="config", where=GENERATION_NAME, limit_bytes=CONFIG_LIMIT_BYTES)
+    value = found.get("eos_token_id")
+    ids = value if isinstance(value, list) else [] if value is None else [value]
+    if any(type(one) is not int for one in ids):
+        raise reject(CONFIG, f"{GENERATION_NAME}: eos_token_id", expected="token ids", got=value)
+    return frozenset(ids) or frozenset(loaded.model.geometry.eos)
 
 
 def load_tensors(config: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]], numerics: Numerics) -> Model:

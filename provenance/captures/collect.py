@@ -40,7 +40,7 @@ class Collected:
 
 
 @dataclass(slots=True)
-class _Taps:
+class Taps:
     """Chunks of every rung, in call order, each [batch, tokens, ...]."""
 
     batch: int
@@ -69,9 +69,9 @@ def collect(case: Case) -> Collected:
     mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in case.rows])
     positions = (mask.cumsum(-1) - 1).clamp_min(0)
     padded = bool((mask == 0).any())
-    taps = _Taps(len(case.rows))
+    taps = Taps(len(case.rows))
     cache: Any = None
-    with _tapped(model, taps), torch.no_grad():
+    with tapped(model, taps), torch.no_grad():
         start = 0
         for width in case.partition:
             stop = start + width
@@ -86,7 +86,7 @@ def collect(case: Case) -> Collected:
             start = stop
     padding = longest - len(case.rows[case.row])
     arrays = _recorded(case, taps, padding, longest)
-    arrays |= _states(cache, case, padding)
+    arrays |= cache_arrays(cache, case.row, padding)
     arrays[("sampled_id", None, "")] = greedy_ids(arrays[("output_head", None, "")])
     ordered = sorted(arrays.items(), key=lambda item: rung(*item[0]))
     return Collected(dict(ordered), case.rows[case.row], digest)
@@ -133,7 +133,7 @@ def greedy_ids(logits: Array) -> NDArray[np.int32]:
     return ids
 
 
-def _recorded(case: Case, taps: _Taps, padding: int, longest: int) -> dict[Rung, Array]:
+def _recorded(case: Case, taps: Taps, padding: int, longest: int) -> dict[Rung, Array]:
     """Cuts the recorded row out of the batch, drops its padding and the tokens before `record_from`."""
     first = padding + case.record_from
     text = GEOMETRIES[case.geometry]
@@ -168,24 +168,24 @@ def _ragged(chunks: list[Array], fill: Any) -> Array:
     return np.concatenate(padded)
 
 
-def _states(cache: Any, case: Case, padding: int) -> dict[Rung, Array]:
-    """Takes the recorded row out of upstream's cache; padded slots of attention caches are dropped."""
+def cache_arrays(cache: Any, row: int, padding: int = 0) -> dict[Rung, Array]:
+    """Returns the state arrays of one row, taken out of upstream's cache; padded slots of attention caches are dropped."""
     arrays: dict[Rung, Array] = {}
     for index, layer in enumerate(cache.layers):
         if hasattr(layer, "conv_states"):
             for slot, part in ((0, "gdn_conv"), (1, "ple_conv"), (2, "ple_history")):
                 if (state := layer.conv_states.get(slot)) is not None:
-                    arrays[("state", index, part)] = state[case.row].numpy().copy()
-            arrays[("state", index, "gdn_recurrent")] = layer.recurrent_states[0][case.row].numpy().copy()
+                    arrays[("state", index, part)] = state[row].numpy().copy()
+            arrays[("state", index, "gdn_recurrent")] = layer.recurrent_states[0][row].numpy().copy()
         else:
-            arrays[("state", index, "qsa_key")] = layer.keys[case.row, :, padding:].numpy().copy()
-            arrays[("state", index, "qsa_value")] = layer.values[case.row, :, padding:].numpy().copy()
-            arrays[("state", index, "qsa_raw_index")] = layer.indexer_keys[case.row, padding:].numpy().copy()
+            arrays[("state", index, "qsa_key")] = layer.keys[row, :, padding:].numpy().copy()
+            arrays[("state", index, "qsa_value")] = layer.values[row, :, padding:].numpy().copy()
+            arrays[("state", index, "qsa_raw_index")] = layer.indexer_keys[row, padding:].numpy().copy()
     return arrays
 
 
 @contextmanager
-def _tapped(model: Any, taps: _Taps) -> Iterator[None]:
+def tapped(model: Any, taps: Taps) -> Iterator[None]:
     """Hooks every module of the ladder and watches upstream's own selection call; unhooks on the way out."""
     handles: list[Any] = []
 
@@ -266,7 +266,7 @@ def _tap_experts(mlp: Any, index: int, out: Callable[..., None]) -> None:
 
 
 @contextmanager
-def _selection_watched(layers: Any, taps: _Taps, handles: list[Any]) -> Iterator[None]:
+def _selection_watched(layers: Any, taps: Taps, handles: list[Any]) -> Iterator[None]:
     """Records the scores that each indexer hands to `topk`, and the mask that it returns."""
     import torch
     from torch.overrides import TorchFunctionMode

@@ -19,6 +19,7 @@ DOCUMENTS: Final[dict[str, tuple[str, str]]] = {
     "assay.diff/1": ("assay.spec.documents.diff", "Diff"),
     "assay.record-digests/1": ("assay.spec.documents.record_digests", "RecordDigestsDocument"),
     "assay.vectors/1": ("assay.spec.documents.vectors", "Vectors"),
+    "assay.generation/1": ("assay.spec.documents.generation", "Generation"),
     "assay.bench/1": ("assay.spec.documents.bench", "Bench"),
 }
 """Schema name -> (module, model); modules are imported only when a schema is asked for."""

@@ -1,0 +1,109 @@
+"""Which library multiplies: found out before and after MLX is imported, so that a mode says what it can hold.
+
+MLX's Linux wheel brings the reference BLAS, which sums each output by itself. A BLAS that was loaded globally before
+the first import of MLX takes its place; it is fast and chooses a kernel by shape. Nothing here imports MLX at its head.
+"""
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from assay.impl.model.numerics import Numerics
+
+SYMBOL: Final = "cblas_sgemm"
+_SHIM: Final = """
+typedef long long big;
+extern void scipy_cblas_sgemm64_(int, int, int, big, big, big, float, const float *, big, const float *, big, float,
+                                 float *, big);
+void cblas_sgemm(int layout, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
+                 const float *b, int ldb, float beta, float *c, int ldc) {
+  scipy_cblas_sgemm64_(layout, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+"""
+_HELD: list[ctypes.CDLL] = []
+
+
+def choose_numerics(*, fast: bool) -> "Numerics":
+    """Returns how reductions are made in this process.
+
+    Args:
+        fast: whole products with the fastest BLAS that is found; must come before the first import of MLX to find one.
+    """
+    if fast:
+        load_fast_blas()
+    from assay.impl.model.numerics import PLAIN, TILE_ROWS, Numerics
+
+    if fast:
+        return PLAIN
+    return Numerics(is_deterministic=True, tile_rows=0 if are_rows_independent() else TILE_ROWS)
+
+
+def are_rows_independent() -> bool:
+    """Says whether products go through the reference BLAS of MLX's Linux wheel.
+
+    On the GPU and with Apple's Accelerate they don't, nor where a globally loaded BLAS stands before MLX's own.
+    """
+    import mlx.core as mx
+
+    return sys.platform == "linux" and mx.default_device() == mx.Device(mx.cpu) and not has_global_blas()
+
+
+def has_global_blas() -> bool:
+    """Says whether some library offers `cblas_sgemm` to the whole process, so that MLX takes that one."""
+    return hasattr(ctypes.CDLL(None), SYMBOL)
+
+
+def load_fast_blas() -> str | None:
+    """Loads a BLAS in front of MLX's own and returns its path, or None where nothing was found or it is too late.
+
+    Tries a global one that is there already, then NumPy's own OpenBLAS behind a shim of one function, for which a C
+    compiler is needed once; the shim is kept in the user's cache.
+    """
+    if sys.platform != "linux" or "mlx.core" in sys.modules:
+        return None
+    if has_global_blas():
+        return "loaded before"
+    library = _numpy_openblas()
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if library is None or compiler is None:
+        return None
+    shim = _built(library, compiler)
+    if shim is not None:
+        _HELD.append(ctypes.CDLL(os.fspath(shim), ctypes.RTLD_GLOBAL))
+    return None if shim is None else os.fspath(shim)
+
+
+def _numpy_openblas() -> Path | None:
+    import numpy as np
+
+    folder = Path(np.__file__).resolve().parent.parent / "numpy.libs"
+    return next(iter(sorted(folder.glob("libscipy_openblas64_*.so"))), None)
+
+
+def _built(library: Path, compiler: str) -> Path | None:
+    """Compiles the shim against one library, into a name that is its digest; a failure means there is none."""
+    name = hashlib.sha256(f"{library}\0{_SHIM}".encode()).hexdigest()[:16]
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "assay"
+    target = home / f"blas-{name}.so"
+    if target.is_file():
+        return target
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=home) as folder:
+            source, made = Path(folder) / "shim.c", Path(folder) / "shim.so"
+            source.write_text(_SHIM, encoding="ascii")
+            command = [compiler, "-O2", "-shared", "-fPIC", "-o", *map(os.fspath, (made, source, library))]
+            subprocess.run(
+                [*command, f"-Wl,-rpath,{library.parent}"], check=True, capture_output=True, timeout=60
+            )
+            made.replace(target)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return target
