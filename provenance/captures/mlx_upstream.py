@@ -161,6 +161,8 @@ def build(fixture: Fixture) -> Any:
                 parameter.copy_(0.3 * values)
             elif "embed" in name:
                 parameter.copy_(values)
+            elif name.endswith("mlp.gate.weight"):  # logits far apart, as trained routers have them
+                parameter.copy_(4 * values / parameter.shape[-1] ** 0.5)
             else:
                 parameter.copy_(values / parameter.shape[-1] ** 0.5)
     return model

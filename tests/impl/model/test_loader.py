@@ -1,0 +1,152 @@
+"""Checkpoint directories as they lie: every form gives the same model, and what is not a model is refused by name."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from model_toys import assert_refused, ids, made, write_form
+
+from assay.provenance.captures.geometries import GEOMETRIES
+
+FORMS = ("published", "saved", "whole")
+
+
+def loaded(folder: Path) -> Any:
+    from assay.impl.model.loader import load_checkpoint
+    from assay.impl.model.numerics import Numerics
+
+    return load_checkpoint(folder, Numerics(is_deterministic=True))
+
+
+def run(model: Any, tokens: list[int]) -> np.ndarray:
+    from assay.impl.model.graph import Chunk
+    from assay.impl.model.state import fresh
+
+    done = model.run([Chunk(fresh(model.geometry), tokens)], every_logit=True)
+    return np.array(done.logits[0])
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("geometry", ["small", "two-ple"])
+def test_every_form_of_a_checkpoint_is_the_same_model(form: str, geometry: str, tmp_path: Path) -> None:
+    tokens = ids(geometry, 12)
+    found = run(loaded(write_form(tmp_path, geometry, form)).model, tokens)
+    assert found.tobytes() == run(made(geometry), tokens).tobytes()
+
+
+def test_weights_too_large_to_widen_stay_as_stored_and_give_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlx.core as mx
+
+    from assay.impl.model import loader
+
+    monkeypatch.setattr(loader, "WIDEN_BELOW_BYTES", 0)
+    monkeypatch.setattr(loader, "RESIDENT_BELOW_BYTES", 0)
+    model = loaded(write_form(tmp_path, "small", "published")).model
+    assert model.weights.layers[0].moe.router.dtype == mx.bfloat16
+    assert model.weights.layers[0].moe.experts.up_matrix.dtype == mx.bfloat16
+    assert run(model, ids("small", 12)).tobytes() == run(made("small"), ids("small", 12)).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "where"),
+    [
+        ("hidden_act", "gelu", "hidden_act"),
+        ("output_gate_type", "tanh", "output_gate_type"),
+        ("num_experts_per_tok", 13, "num_experts_per_tok"),
+        ("layer_types", ["linear_attention"], "layer_types"),
+        ("vocab_size", True, "vocab_size"),
+        ("hidden_size", 2**40, "hidden_size"),
+        ("num_key_value_heads", 3, "num_attention_heads"),
+        ("indexer_budget", 10, "indexer_budget"),
+        ("ple_layer_ids", [4], "ple_layer_ids"),
+        ("eos_token_id", None, "eos_token_id"),
+        ("rope_parameters", None, "rope_parameters"),
+        ("heads_per_ngram", 600, "heads_per_ngram"),
+        ("indexer_head_dim", None, "indexer_head_dim"),
+    ],
+)
+def test_a_configuration_without_mathematics_is_refused(name: str, value: Any, where: str) -> None:
+    from assay.impl.model.geometry import read_geometry
+
+    config = {**GEOMETRIES["small"], name: value}
+    assert_refused("model.config", f"config.json: {where}", lambda: read_geometry(config))
+
+
+def test_an_absent_gate_falls_back_to_the_activation() -> None:
+    """Bug report A16: the field decides, and without it the activation, as upstream has it."""
+    from assay.impl.model.geometry import read_geometry
+
+    text = {key: one for key, one in GEOMETRIES["small"].items() if key != "output_gate_type"}
+    assert (read_geometry(text).gate, read_geometry(GEOMETRIES["small"]).gate) == ("silu", "sigmoid")
+
+
+def changed(folder: Path, **fields: Any) -> Path:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+    return folder
+
+
+def test_weights_of_another_geometry_are_refused_by_name(tmp_path: Path) -> None:
+    folder = changed(write_form(tmp_path, "small", "saved"), hc_lowrank=7)
+    name = "model.layers.0.attn_hyper_connection.input_mix_weight_down.weight"
+    assert_refused("model.tensor", name, lambda: loaded(folder))
+
+
+def test_a_missing_expert_is_refused_by_name(tmp_path: Path) -> None:
+    folder = changed(write_form(tmp_path, "small", "saved"), num_experts=13)
+    assert_refused("model.tensor", "model.layers.0.mlp.gate.weight", lambda: loaded(folder))
+
+
+def test_a_table_with_a_part_missing_is_refused(tmp_path: Path) -> None:
+    folder = changed(write_form(tmp_path, "small", "saved"), split_ngram_parts=5)
+    name = "model.layers.1.ple.ple_embedding.ngram_embedding.shard_4.weight"
+    assert_refused("model.tensor", name, lambda: loaded(folder))
+
+
+def test_stored_hash_buffers_of_another_seed_are_refused(tmp_path: Path) -> None:
+    from assay.impl.model.loader import load_tensors
+    from assay.impl.model.numerics import Numerics
+    from assay.provenance.captures.mlx_run import rule_tensors
+
+    name = "model.layers.1.ple.ple_embedding.layer_multipliers"
+    tensors = {**rule_tensors(GEOMETRIES["small"]), name: np.array([7, 11, 13])}
+    assert_refused(
+        "model.hash-buffers",
+        name,
+        lambda: load_tensors(GEOMETRIES["small"], tensors, Numerics(is_deterministic=True)),
+    )
+
+
+def test_a_row_outside_the_table_never_reaches_mlx() -> None:
+    import mlx.core as mx
+
+    from assay.impl.model.tables import ResidentRows
+
+    table = ResidentRows(mx.zeros((4, 2)))
+    for bad in (4, -1):
+        assert_refused("model.tensor", "ple rows", lambda bad=bad: table.read(np.array([0, bad])))
+
+
+def test_affine_experts_multiply_as_their_dequantised_matrices() -> None:
+    """The packed form gives what the matrices that it stands for give."""
+    import mlx.core as mx
+
+    from assay.impl.model.moe import DenseExperts, Packed, PackedExperts
+
+    values = np.random.default_rng(0)
+    gate, up = (mx.array(values.standard_normal((3, 64, 128)).astype("f")) for _ in range(2))
+    down = mx.array(values.standard_normal((3, 128, 64)).astype("f"))
+    packed, dense = [], []
+    for matrix in (gate, up, down):
+        parts = mx.quantize(matrix, group_size=32, bits=4)
+        packed.append(Packed(*parts, 32, 4))
+        dense.append(mx.contiguous(mx.dequantize(*parts, group_size=32, bits=4).swapaxes(1, 2)))
+    x, owners = mx.array(values.standard_normal((5, 2, 128)).astype("f")), mx.array([0, 2, 1, 1, 0])
+    for one, other in zip(
+        PackedExperts(*packed).gate_up(x, owners), DenseExperts(*dense).gate_up(x, owners), strict=True
+    ):
+        assert np.allclose(np.array(one), np.array(other), rtol=2e-5, atol=2e-4)
