@@ -13,7 +13,8 @@ from assay.spec.errors import AssayError
 from assay.spec.verdicts import ExitCode
 
 COMMANDS: Final[dict[str, str]] = {
-    "validate": "judge checkpoints, configs, indexes and safetensors files against the contract",
+    "validate": "judge checkpoints, artifacts, stores, tokenizers and evidence against the contract",
+    "build": "make an artifact from a checkpoint, plan it, repack a GGUF, or write the structural fixture",
     "gate": "run gates, leave evidence, write a run with its report",
     "status": "say which labels the evidence allows, and what is missing for the next rung",
     "report": "render a run again, or compare two runs",

@@ -1,21 +1,28 @@
-"""Writes the miniature's checkpoint: config, index, shards with real headers, and payload as far as it is given.
+"""The miniature: its checkpoint with weights and tokenizer, and its artifact, made on first use.
 
-The miniature is the private profile on which everything that the real checkpoint can do takes seconds.
+The miniature is the private profile on which everything that the real checkpoint can do takes seconds. What is made
+is kept in the user's cache folder, under a name that changes with everything that it is made from.
 """
 
+import hashlib
 import json
+import shutil
 import struct
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 from assay.impl.stores.checkpoint_writer import Fill, PlannedTensor, write_checkpoint
 from assay.impl.stores.payload import hash_buffer_values
+from assay.provenance.paths import cache_directory
 from assay.spec.contract import Contract, expand_tensors
-from assay.spec.profiles import load_profile
+from assay.spec.profiles import load_profile, profile_text
 
 MINIATURE: Final = "miniature"
 SHARDS: Final = 3
+RULE: Final = "counter rule 1"
+"""Changes when the weights, the shards or the artifact's layout do, so that a cached miniature is made again."""
 
 
 def write_miniature(folder: Path, *, fill: Fill | None = None) -> Contract:
@@ -42,6 +49,80 @@ def write_miniature(folder: Path, *, fill: Fill | None = None) -> Contract:
     config = contract.config.as_file()
     write_checkpoint(folder, plan_shards(contract), files={"config.json": _config_bytes(config)}, fill=filled)
     return contract
+
+
+def miniature_checkpoint(folder: Path | None = None) -> Path:
+    """Returns the miniature's checkpoint directory with weights and tokenizer, made if it isn't there.
+
+    Args:
+        folder: where; the user's cache folder when left out.
+    """
+    target = folder or cache_directory() / f"miniature-{_made_from()}" / "checkpoint"
+    if target.is_dir():
+        return target
+    return _made_once(target, _write_whole)
+
+
+def miniature_artifact() -> Path:
+    """Returns the miniature's artifact in the user's cache folder, built if it isn't there.
+
+    Raises:
+        AssayError: whatever stops the build.
+    """
+    from assay.impl.stores.artifact.build import build_artifact
+
+    target = cache_directory() / f"miniature-{_made_from()}" / "miniature.gguf"
+    if not target.is_file():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        build_artifact(miniature_checkpoint(), target, replace=True)
+    return target
+
+
+def _made_once(target: Path, write: Callable[[Path], None]) -> Path:
+    """Makes a folder beside its place and renames it there; who comes second finds it made."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        write(draft)
+        draft.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return target
+
+
+def _write_whole(folder: Path) -> None:
+    from assay.impl.text.miniature import write_tokenizer
+
+    write_miniature(folder, fill=rule_weights)
+    write_tokenizer(folder)
+
+
+def rule_weights(tensor: PlannedTensor) -> Iterator[bytes]:
+    """Yields the little-endian BF16 bytes of a tensor by the counter rule, at most 1 MiB at a time."""
+    import numpy as np
+
+    from assay.oracles.weights import named
+
+    step = 1 << 19
+    for first in range(0, tensor.size_bytes // 2, step):
+        count = min(step, tensor.size_bytes // 2 - first)
+        found = named(tensor.name, np.arange(count, dtype=np.uint64) + np.uint64(first))
+        yield (found.view(np.uint32) >> np.uint32(16)).astype("<u2").tobytes()
+
+
+def _made_from() -> str:
+    """Returns a digest of what the miniature is made from: its contract, the tokenizer, and the release of assay."""
+    from assay import __version__
+    from assay.impl.text.miniature import tokenizer_files
+
+    digest = hashlib.sha256(profile_text(MINIATURE).encode("utf-8"))
+    for name, data in sorted(tokenizer_files().items()):
+        digest.update(name.encode("utf-8") + b"\0" + data)
+    digest.update(f"{__version__} {RULE}".encode())
+    return digest.hexdigest()[:16]
 
 
 def plan_shards(contract: Contract) -> list[list[PlannedTensor]]:

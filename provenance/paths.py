@@ -48,3 +48,9 @@ def runs_directory(asked: Path | None = None) -> Path:
 def evidence_directory(asked: Path | None = None) -> Path:
     """Returns the folder of the evidence ledger: `.assay` of the current folder unless another is named."""
     return asked if asked is not None else Path(".assay")
+
+
+def cache_directory() -> Path:
+    """Returns the folder for what can be made again: `$XDG_CACHE_HOME/assay`, or `~/.cache/assay`."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "assay"

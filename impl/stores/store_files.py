@@ -1,4 +1,4 @@
-"""Judges a single file: a GGUF, an expert store or a row store, as `assay validate` asks for it.
+"""Judges a single store file: an expert store or a row store, as `assay validate` asks for it.
 
 A lone store names its own family. A public family has its closed descriptor; a private one is accepted only through
 the private seam, and then only by relations, since nothing here says what its configuration was.
@@ -17,8 +17,6 @@ from assay.impl.stores.expert_rules import FAMILY as EXPERT_FAMILY
 from assay.impl.stores.expert_rules import STAGE as EXPERT_STAGE
 from assay.impl.stores.expert_store import ExpertStore, judge_expert_store
 from assay.impl.stores.extents import Extent, StoreFile
-from assay.impl.stores.gguf import Gguf, read_gguf
-from assay.impl.stores.gguf_rules import judge_gguf
 from assay.impl.stores.ple_layout import HEADER_BYTES as PLE_HEADER_BYTES
 from assay.impl.stores.ple_layout import (
     STAGE,
@@ -55,22 +53,6 @@ CONTRACT: Final = declare(
 )
 
 _NO_PAYLOAD: Final = "payload: not asked for (--payload reads it)"
-
-
-def judge_gguf_file(path: Path, options: JudgeOptions) -> Judgement:
-    """Judges the structure of a GGUF file: directory, types, partition of the bytes; no tensor data."""
-    judgement = Judgement("gguf", is_private=options.is_private)
-    with StoreFile.open(path) as file:
-        extent = file.extent()
-        gguf = read_gguf(extent)
-        judgement.judged("structure", judge_gguf(gguf, extent))
-    judgement.facts |= _gguf_facts(gguf)
-    # A well-formed file of any model has this structure: without the contract, nothing is accepted.
-    unjudged = Finding.of(
-        CONTRACT, "gguf", "metadata and tensors", expected="those of a profile", got="not compared"
-    )
-    judgement.judged("contract", gaps=[unjudged])
-    return judgement
 
 
 def judge_expert_file(path: Path, options: JudgeOptions) -> Judgement:
@@ -234,18 +216,6 @@ def _private(stage: str, number: int) -> Finding:
         got=f"{number:#x}",
         hint="private stores need --private",
     )
-
-
-def _gguf_facts(gguf: Gguf) -> dict[str, Any]:
-    architecture = gguf.value("general.architecture")
-    return {
-        "architecture": architecture.shown() if architecture is not None else "absent",
-        "metadataEntries": len(gguf.entries),
-        "tensors": len(gguf.tensors),
-        "alignment": gguf.alignment,
-        "headerBytes": gguf.data_start,
-        "fileBytes": str(gguf.file_bytes),
-    }
 
 
 def _expert_facts(manifest: Manifest, family: ExpertFamily) -> dict[str, Any]:

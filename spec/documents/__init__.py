@@ -20,6 +20,8 @@ DOCUMENTS: Final[dict[str, tuple[str, str]]] = {
     "assay.record-digests/1": ("assay.spec.documents.record_digests", "RecordDigestsDocument"),
     "assay.vectors/1": ("assay.spec.documents.vectors", "Vectors"),
     "assay.generation/1": ("assay.spec.documents.generation", "Generation"),
+    "assay.build/1": ("assay.spec.documents.build", "Build"),
+    "assay.conversion/1": ("assay.spec.documents.build", "Conversion"),
     "assay.bench/1": ("assay.spec.documents.bench", "Bench"),
 }
 """Schema name -> (module, model); modules are imported only when a schema is asked for."""

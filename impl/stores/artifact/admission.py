@@ -69,7 +69,7 @@ def admit(gguf: Gguf, extent: Extent, descriptor: ArtifactDescriptor, known: tup
         return findings
 
     def ownership() -> list[Finding]:
-        found.owned, findings = judge_ownership(gguf, extent)
+        found.owned, findings = judge_ownership(gguf, extent, ends_on_page=not descriptor.is_private)
         return findings
 
     judges: dict[str, Callable[[], list[Finding]]] = {

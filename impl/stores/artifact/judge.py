@@ -11,15 +11,23 @@ from assay.impl.stores.artifact.admission import Admission, admit
 from assay.impl.stores.artifact.descriptor import (
     EXPERT_TENSOR,
     PLE_TENSOR,
+    PROFILE_KEY,
+    STAGES,
+    ArtifactDescriptor,
     fixture_descriptor,
 )
+from assay.impl.stores.artifact.private import is_private_artifact, read_private
+from assay.impl.stores.artifact.report import rejected_report
+from assay.impl.stores.config_fields import PRIVATE
+from assay.impl.stores.expert_store import ExpertStore
 from assay.impl.stores.extents import Extent, StoreFile
 from assay.impl.stores.gguf import Gguf, read_gguf
+from assay.impl.stores.ple_store import PleStore
+from assay.spec.errors import Finding
 from assay.spec.judgement import Judgement, JudgeOptions
 
 KIND: Final = "gguf"
-_MARKS: Final = ("ds4.model.", "ds4.expert_store.", "ds4.ple_store.")
-_STAGES_OF_FATAL: Final = "no stage was reached: the directory itself can't be read"
+_MARKS: Final = ("ds4.model.", "ds4.expert_store.", "ds4.ple_store.", "assay.private.")
 
 
 def judge_gguf_path(path: Path, options: JudgeOptions) -> Judgement:
@@ -33,9 +41,9 @@ def judge_gguf_path(path: Path, options: JudgeOptions) -> Judgement:
         gguf = read_gguf(extent)
         if is_artifact(gguf):
             return judge_artifact(gguf, extent, options)
-    from assay.impl.stores.store_files import judge_gguf_file
+    from assay.impl.stores.artifact.other import judge_other
 
-    return judge_gguf_file(path, options)
+    return judge_other(path, gguf, options)
 
 
 def is_artifact(gguf: Gguf) -> bool:
@@ -44,14 +52,78 @@ def is_artifact(gguf: Gguf) -> bool:
     return {EXPERT_TENSOR, PLE_TENSOR} <= names or any(entry.key.startswith(_MARKS) for entry in gguf.entries)
 
 
+def descriptor_of(
+    gguf: Gguf, *, is_private: bool
+) -> tuple[ArtifactDescriptor, tuple[str, ...], list[Finding]]:
+    """Returns what a file must be, the physical profiles that may be admitted, and why nothing can be compared.
+
+    On the public route no physical profile is known, and a private profile isn't even looked at.
+    """
+    fixture = fixture_descriptor()
+    if not is_private_artifact(gguf):
+        return fixture, (fixture.physical_profile_id,) if is_private else (), []
+    if not is_private:
+        got = gguf.value(PROFILE_KEY)
+        refused = Finding.of(
+            PRIVATE,
+            "identity",
+            PROFILE_KEY,
+            expected="a public profile",
+            got=got.shown() if got is not None else "nothing",
+            hint="--private accepts it, and stamps the result `seam: private`",
+        )
+        return fixture, (), [refused]
+    private, findings = read_private(gguf)
+    if private is None:
+        return fixture, (), findings
+    return private, (private.physical_profile_id,), []
+
+
 def judge_artifact(gguf: Gguf, extent: Extent, options: JudgeOptions) -> Judgement:
     """Judges an artifact stage by stage; the 30-field report is the fact `ownership`."""
     judgement = Judgement(KIND, is_private=options.is_private)
-    descriptor = fixture_descriptor()
-    known = (descriptor.physical_profile_id,) if options.is_private else ()
+    descriptor, known, refused = descriptor_of(gguf, is_private=options.is_private)
+    if refused:
+        judgement.judged("identity", refused)
+        judgement.not_checked.append(f"{', '.join(STAGES[1:])}: nothing that may be admitted is claimed")
+        judgement.facts["ownership"] = rejected_report(refused[0])
+        return judgement
     found = admit(gguf, extent, descriptor, known)
     record(judgement, found)
+    if found.first is None and not options.with_payload:
+        judgement.not_checked.append("payload: not asked for (--payload reads both stores)")
+    if options.with_payload and found.first is None:
+        _judge_payload(judgement, gguf, extent, found, options)
     return judgement
+
+
+def _judge_payload(
+    judgement: Judgement, gguf: Gguf, extent: Extent, found: Admission, options: JudgeOptions
+) -> None:
+    """Reads both stores whole; a fixture without payload leaves the area open."""
+    descriptor, experts, rows = found.descriptor, gguf.tensor(EXPERT_TENSOR), gguf.tensor(PLE_TENSOR)
+    if descriptor.is_structural or found.experts is None or experts is None or rows is None:
+        gap = Finding.of(
+            "artifact.no-payload",
+            "payload",
+            "payload",
+            expected="a payload",
+            got="a structural fixture's hole",
+        )
+        judgement.judged("payload", gaps=[gap])
+        return
+    place = extent.part(gguf.data_start + experts.offset, experts.bytes or 0, EXPERT_TENSOR)
+    whole = ExpertStore(place, found.experts).verify_all(max(2, options.jobs))
+    place = extent.part(gguf.data_start + rows.offset, rows.bytes or 0, PLE_TENSOR)
+    pages = PleStore.open(place, descriptor.rows, table_budget=0).verify_all(max(2, options.jobs))
+    judgement.judged("payload", [*whole.findings, *pages.findings])
+    judgement.facts |= {
+        "expertPayloadSha256": whole.payload_sha256.hex(),
+        "plePayloadSha256": pages.payload_sha256.hex(),
+    }
+    judgement.not_checked.append(
+        "dense tensors: no digest of them is stored; a build compares them with its source"
+    )
 
 
 def record(judgement: Judgement, found: Admission) -> None:
@@ -63,7 +135,5 @@ def record(judgement: Judgement, found: Admission) -> None:
     judgement.facts["ownership"] = found.report
     if found.owned is not None and found.first is None:
         judgement.facts["densePages"] = [[one.start, one.end] for one in found.owned.warm]
-    if found.first is None:
-        judgement.not_checked.append("payload: no value of a tensor and no page of a store was read")
-        if found.descriptor.is_structural:
-            judgement.not_checked.append("generation: structural admission-only; the fixture has no payload")
+    if found.first is None and found.descriptor.is_structural:
+        judgement.not_checked.append("generation: structural admission-only; the fixture has no payload")

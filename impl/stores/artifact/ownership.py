@@ -104,12 +104,16 @@ class Ownership:
         return sum(one.end - one.start for one in self.warm)
 
 
-def judge_ownership(gguf: Gguf, extent: Extent) -> tuple[Ownership | None, list[Finding]]:
+def judge_ownership(
+    gguf: Gguf, extent: Extent, *, ends_on_page: bool = True
+) -> tuple[Ownership | None, list[Finding]]:
     """Returns who owns what, or None when there is no telling, and every disagreement.
 
     Args:
         gguf: the directory.
         extent: the whole file, for the bytes of the padding.
+        ends_on_page: whether the expert store must end on a page; small private ones need not, and the rest of
+            their last page is padding that belongs to nobody else.
     """
     spans = {
         tensor.name: Span(
@@ -135,7 +139,7 @@ def judge_ownership(gguf: Gguf, extent: Extent) -> tuple[Ownership | None, list[
     findings = [
         *_overlaps(gguf, ordered),
         *_layout(gguf, owned),
-        *_opaque(owned),
+        *_opaque(owned, ends_on_page=ends_on_page),
         *_pages(owned),
         *_extent(gguf, owned),
     ]
@@ -197,10 +201,11 @@ def _layout(gguf: Gguf, owned: Ownership) -> Iterator[Finding]:
         end = max(end, one.end)
 
 
-def _opaque(owned: Ownership) -> Iterator[Finding]:
+def _opaque(owned: Ownership, *, ends_on_page: bool) -> Iterator[Finding]:
     for where, one in (("ExpertMajor owner", owned.expert), ("PLE owner", owned.ple)):
+        is_free = one is owned.expert and not ends_on_page
         for name, place in (("start", one.start), ("end", one.end)):
-            if place % PAGE:
+            if place % PAGE and not (name == "end" and is_free):
                 yield _finding(OPAQUE, f"{where}: {one.name} {name}", f"a multiple of {PAGE}", place)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from assay.impl.stores import ple_store
+from assay.impl.stores.artifact.judge import judge_gguf_path
 from assay.impl.stores.blocks import AFFINE4, BF16
 from assay.impl.stores.expert_families import QWEN4EXP
 from assay.impl.stores.expert_layout import Source, Storage, plan_manifest
@@ -18,7 +19,7 @@ from assay.impl.stores.ple_layout import PleGeometry
 from assay.impl.stores.ple_store import PleStore
 from assay.impl.stores.ple_tables import STRUCTURAL, derived_table, paged, raw_codec
 from assay.impl.stores.ple_writer import write_ple_store
-from assay.impl.stores.store_files import judge_expert_file, judge_gguf_file, judge_ple_file
+from assay.impl.stores.store_files import judge_expert_file, judge_ple_file
 from assay.mutations.store_samples import (
     SMALL_FAMILY,
     golden_ple,
@@ -186,9 +187,13 @@ def test_a_file_shorter_than_a_header_is_refused(tmp_path: Path, size: int) -> N
 
 
 def test_a_gguf_of_good_structure_is_inconclusive_until_its_contract_is_judged(tmp_path: Path) -> None:
-    found = judge_gguf_file(native_gguf(tmp_path, "deepseek4")[1], JudgeOptions())
+    found = judge_gguf_path(native_gguf(tmp_path, "deepseek4")[1], JudgeOptions())
     assert found.verdict is Verdict.INCONCLUSIVE
-    assert found.areas == {"structure": Verdict.ACCEPTED, "contract": Verdict.INCONCLUSIVE}
+    assert found.areas == {
+        "structure": Verdict.ACCEPTED,
+        "expert_store": Verdict.ACCEPTED,
+        "contract": Verdict.INCONCLUSIVE,
+    }
     assert codes(found) == [("gguf.contract", "metadata and tensors")]
 
 
@@ -196,7 +201,7 @@ def test_a_gguf_of_bad_structure_is_rejected(tmp_path: Path) -> None:
     path = native_gguf(tmp_path, "deepseek4")[1]
     with path.open("ab") as file:
         file.write(bytes(32))
-    assert codes(judge_gguf_file(path, JudgeOptions()))[0] == ("gguf.trailing", "file length")
+    assert codes(judge_gguf_path(path, JudgeOptions()))[0] == ("gguf.trailing", "file length")
 
 
 @pytest.mark.parametrize(
