@@ -13,7 +13,7 @@ PUBLISHED_FOLDER: Final = "qwen3.8-flash-next-de4b8e4d"
 def checkout_root() -> Path | None:
     """Returns the root of the source checkout that this package runs from, or None when installed."""
     root = Path(__file__).resolve().parent.parent
-    return root if (root / "pyproject.toml").is_file() and (root / ".dev" / "assay").is_dir() else None
+    return root if _is_checkout(root) else None
 
 
 def fixture_path(*parts: str) -> Path:
@@ -38,11 +38,13 @@ def checkpoint_directory(asked: Path | None = None) -> Path | None:
 
 
 def runs_directory(asked: Path | None = None) -> Path:
-    """Returns the folder under which runs are written: `reports/out` in a checkout, else `./assay-out`."""
+    """Returns the folder under which runs are written: `reports/out` in the root of a checkout, else `./assay-out`.
+
+    The current folder decides, not where the package lies: an installed assay that runs in a checkout writes there.
+    """
     if asked is not None:
         return asked
-    root = checkout_root()
-    return root / "reports" / "out" if root and Path.cwd().resolve() == root else Path("assay-out")
+    return Path("reports", "out") if _is_checkout(Path.cwd()) else Path("assay-out")
 
 
 def evidence_directory(asked: Path | None = None) -> Path:
@@ -54,3 +56,7 @@ def cache_directory() -> Path:
     """Returns the folder for what can be made again: `$XDG_CACHE_HOME/assay`, or `~/.cache/assay`."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "assay"
+
+
+def _is_checkout(folder: Path) -> bool:
+    return (folder / "pyproject.toml").is_file() and (folder / ".dev" / "assay").is_dir()
