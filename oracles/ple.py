@@ -225,7 +225,8 @@ def history_after(tokens: Sequence[int], eos: int, size: int = 2, history: Seque
     """
     line = [*integers("history", history, 0), *integers("tokens", tokens, 0)]
     integer("size", size, 1)
-    last = max((place for place, token in enumerate(line) if token == eos), default=-1)
+    end = integer("eos", eos, 0)
+    last = max((place for place, token in enumerate(line) if token == end), default=-1)
     return line[last + 1 :][-size:]
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import DTypeLike
 
-from assay.oracles.checks import Array, integers, positive, real, refuse, working
+from assay.oracles.checks import Array, integer, integers, positive, real, refuse, working
 from assay.oracles.clauses import DOMAIN, SHAPE
 
 LARGEST_POSITION: Final = 2**53
@@ -44,7 +44,7 @@ def apply(
     kind = working(dtype)
     values = real("x", x, kind, (None, None, None))
     tokens, _, dim = values.shape
-    if rotary_dim % 2 or not 2 <= rotary_dim <= dim:
+    if integer("rotary_dim", rotary_dim) % 2 or not 2 <= rotary_dim <= dim:
         raise refuse(DOMAIN, "rotary_dim", expected=f"an even number in 2 .. {dim}", got=rotary_dim)
     angle = angles(position_rows("positions", positions, tokens), rotary_dim, theta, sections, kind)
     cosine, sine = np.cos(angle)[:, None, :], np.sin(angle)[:, None, :]

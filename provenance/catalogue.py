@@ -71,6 +71,7 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.oracles.clauses",
     "assay.provenance.oracle_input",
     "assay.mutations.clauses",
+    "assay.mutations.code",
     "assay.mutations.vectors",
     "assay.mutations.store_bytes",
     "assay.mutations.gguf",

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from assay.mutations import code
 from assay.mutations.battery import BatteryContext
 from assay.mutations.catalogue import BATTERIES, battery
 from assay.mutations.runner import run_batteries
@@ -13,33 +14,53 @@ from assay.provenance.output import emit, emit_json, output_format
 from assay.provenance.paths import checkpoint_directory
 from assay.provenance.progress import progress_bar
 from assay.spec.documents.mutation_run import MutationRecord, MutationRun
+from assay.spec.errors import usage_error
 from assay.spec.verdicts import ExitCode
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this command."""
     parser.add_argument(
-        "battery", nargs="*", help=f"one or more of {', '.join(BATTERIES)}; all when none is named"
+        "battery",
+        nargs="*",
+        help=f"one or more of {', '.join(BATTERIES)}; all of these when none is named; or {code.NAME}, which needs a"
+        " checkout and the extra `dev`",
     )
     parser.add_argument("--list", action="store_true", help="list the batteries")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="worker processes")
     parser.add_argument("--checkpoint", type=Path, help="directory that describes the real checkpoint")
     parser.add_argument("--seed", type=int, default=0, help="seed of all randomness")
+    parser.add_argument(
+        "--sample", type=int, help=f"battery {code.NAME}: draw so many mutants instead of running all"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the batteries; a survivor, or a mutation that could not be applied, is exit 1."""
     if arguments.list:
-        emit("\n".join(f"{name:<14}{battery(name).title}" for name in BATTERIES))
+        lines = [f"{name:<14}{battery(name).title}" for name in BATTERIES]
+        emit("\n".join([*lines, f"{code.NAME:<14}{code.TITLE}"]))
         return ExitCode.OK
     load_all_clauses()
     context = BatteryContext(checkpoint_directory(arguments.checkpoint), arguments.seed)
+    named = arguments.battery or list(BATTERIES)
+    if arguments.sample is not None and (code.NAME not in named or arguments.sample < 1):
+        raise usage_error(
+            "--sample", expected=f"a number above 0, with battery {code.NAME}", got=arguments.sample
+        )
+    jobs = max(1, arguments.jobs)
     with progress_bar(quiet=arguments.quiet) as progress:
         result = run_batteries(
-            arguments.battery or list(BATTERIES), context, jobs=max(1, arguments.jobs), progress=progress
+            [one for one in named if one != code.NAME], context, jobs=jobs, progress=progress
         )
+    if code.NAME in named:
+        reason = code.unavailable()
+        ran = code.not_run(reason) if reason else code.run_code(arguments.sample, arguments.seed, jobs)
+        result = code.merged(result, ran)
     _RENDER.get(output_format(arguments), _pretty)(result)
-    return ExitCode.FAILED if result.survivors else ExitCode.OK
+    if result.survivors:
+        return ExitCode.FAILED
+    return ExitCode.OK if all(counts.total for counts in result.batteries.values()) else ExitCode.INCONCLUSIVE
 
 
 def _json(result: MutationRun) -> None:
@@ -66,6 +87,7 @@ def _pretty(result: MutationRun) -> None:
             f"  only the pin stands for {len(pin.leaves)} leaves: {pin.reason}" for pin in detail.pin_only
         ]
         lines += [f"  {id_}: caught by {', '.join(names)}" for id_, names in detail.caught_by.items()]
+        lines += [f"  excused: {len(one.mutations)}: {one.reason}" for one in detail.excused]
         lines += [f"  not run: {text}" for text in detail.not_run]
     lines += _records("survived", result.survivors) + _records("killed elsewhere", result.killed_elsewhere)
     emit("\n".join(lines))

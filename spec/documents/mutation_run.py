@@ -51,6 +51,13 @@ class PinOnly(Document):
     reason: str
 
 
+class Excused(Document):
+    """Mutations that nothing kills, and the written reason why none of them changes anything that matters."""
+
+    mutations: list[str]
+    reason: str
+
+
 class BatteryDetail(Document):
     """What a reader of one battery wants to know beside the counts.
 
@@ -62,6 +69,7 @@ class BatteryDetail(Document):
     controls: dict[str, bool] = Field(default_factory=dict)
     not_run: list[str] = Field(default_factory=list)
     caught_by: dict[str, list[str]] = Field(default_factory=dict)
+    excused: list[Excused] = Field(default_factory=list)
 
 
 class MutationRun(Document):

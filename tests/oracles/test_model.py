@@ -3,6 +3,7 @@
 Numbers against upstream are the parity gate's matter; here stands what must hold whatever the numbers are.
 """
 
+import functools
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -17,8 +18,14 @@ from assay.oracles.fixture import FIXTURE_CONFIG, FIXTURE_TOKENS, FixtureWeights
 Taps = dict[tuple[str, int | None, int], np.ndarray]
 
 
+@functools.cache
+def made() -> FixtureWeights:
+    """The fixture's tensors, made once: 4 x 512 experts take longer than a token."""
+    return FixtureWeights()
+
+
 def oracle(**options: Any) -> model.Model:
-    return model.Model(fixture_geometry(), FixtureWeights(), **options)
+    return model.Model(fixture_geometry(), made(), **options)
 
 
 def tapped(tokens: Sequence[int], **options: Any) -> tuple[Taps, model.Run]:

@@ -1,0 +1,121 @@
+"""What holds for every operation: its refusals name the argument, its results have the working type."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from assay.oracles.catalogue import OPERATIONS
+from assay.oracles.signature import read_argument
+from assay.spec.errors import ContractError
+
+PLAIN = {name: one for name, one in OPERATIONS.items() if name not in {"model.run", "weights.values"}}
+UNCHECKED = {"prepared", "contiguous", "bf16"}
+"""Flags: anything is true or false."""
+
+
+def ready(name: str) -> dict[str, Any]:
+    """The example, as the function takes it."""
+    operation = PLAIN[name]
+    known = {one.name: one for one in operation.arguments}
+    return {key: read_argument(known[key], value) for key, value in operation.example.items()}
+
+
+def pairs(kind: str) -> Iterator[tuple[str, str]]:
+    """Each operation with each argument of a kind that its example gives."""
+    for name, operation in PLAIN.items():
+        for one in operation.arguments:
+            if one.kind == kind and one.name in operation.example and one.name not in UNCHECKED:
+                yield name, one.name
+
+
+def refusal(name: str, **changes: Any) -> tuple[str, str]:
+    with pytest.raises(ContractError) as caught:
+        PLAIN[name].function(**{**ready(name), **changes})
+    return caught.value.finding.code, caught.value.finding.where
+
+
+def first(value: Any, replacement: Any) -> Any:
+    """The value with its first element, at any depth, replaced."""
+    if isinstance(value, list) and value:
+        return [first(value[0], replacement), *value[1:]]
+    return replacement
+
+
+@pytest.mark.parametrize(("name", "argument"), [*pairs("real")])
+def test_text_for_numbers_is_refused_by_the_argument(name: str, argument: str) -> None:
+    code, where = refusal(name, **{argument: "text"})
+    late = {("qsa.dense", "q"), ("moe.forward", "gate_up"), ("moe.forward", "down")}
+    assert where == argument
+    assert code == "oracle.argument.type" or (name, argument) in late  # refused by its extent first
+
+
+@pytest.mark.parametrize(("name", "argument"), [*pairs("real")])
+def test_another_rank_is_refused_by_the_argument(name: str, argument: str) -> None:
+    if (name, argument) in {("norm.rms", "x"), ("gdn.gates", "a"), ("norm.gated", "x")}:
+        pytest.skip("any number of leading axes is taken")
+    assert refusal(name, **{argument: np.zeros((1,) * 7)}) == ("oracle.argument.shape", argument)
+
+
+@pytest.mark.parametrize(("name", "argument"), [*pairs("real")])
+def test_a_nan_is_refused_by_the_argument(name: str, argument: str) -> None:
+    array = np.array(ready(name)[argument], dtype=np.float64)
+    array.reshape(-1)[:] = np.nan  # all of it: experts that are not chosen are not read
+    code, where = refusal(name, **{argument: array})
+    if (name, argument) == ("qsa.select", "scores"):
+        assert (code, where) == ("oracle.qsa.nan-score", "scores[0]")
+    else:
+        inner = {"gate_up": "gate"}.get(argument, argument)
+        assert code == "oracle.argument.finite"
+        assert where in (argument, inner)
+
+
+@pytest.mark.parametrize(("name", "argument"), [*pairs("integer")])
+@pytest.mark.parametrize("value", [-(2**70), 0.5, "text", True])
+def test_an_integer_out_of_range_or_type_is_refused_by_the_argument(
+    name: str, argument: str, value: Any
+) -> None:
+    given = first(ready(name)[argument], value)
+    code, where = refusal(name, **{argument: given})
+    nested = (name, argument, value) in {("qsa.attend", "tokens", 0.5), ("qsa.attend", "tokens", "text")}
+    expected = "oracle.argument.shape" if nested else "oracle.argument.type"
+    assert code == ("oracle.argument.domain" if value == -(2**70) else expected)
+    assert where.partition("[")[0].partition(" ")[0] == argument
+
+
+@pytest.mark.parametrize("name", [name for name, one in PLAIN.items() if one.has_dtype])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_results_have_the_working_type_and_ids_are_64_bits(name: str, dtype: str) -> None:
+    operation = PLAIN[name]
+    answer = operation.function(**ready(name), dtype=dtype)
+    values = dict(answer._asdict()) if hasattr(answer, "_asdict") else {}
+    if not values:
+        parts = answer if isinstance(answer, tuple) else (answer,)
+        values = {str(place): part for place, part in enumerate(parts)}
+    for part, value in values.items():
+        if isinstance(value, np.ndarray):
+            assert value.dtype in (np.dtype(dtype), np.dtype(np.int64)), part
+            assert value.dtype.kind == "i" or value.dtype == np.dtype(dtype), part
+        else:
+            assert isinstance(value, int), part
+
+
+@pytest.mark.parametrize("name", [name for name, one in PLAIN.items() if one.has_dtype])
+def test_the_working_type_is_float32_unless_asked(name: str) -> None:
+    answer = PLAIN[name].function(**ready(name))
+    parts = answer if isinstance(answer, tuple) else (answer,)
+    assert {part.dtype.name for part in parts if isinstance(part, np.ndarray)} <= {"float32", "int64"}
+
+
+@pytest.mark.parametrize("name", [name for name, one in PLAIN.items() if one.has_dtype])
+def test_another_working_type_is_refused(name: str) -> None:
+    assert refusal(name, dtype="float16") == ("oracle.argument.domain", "dtype")
+
+
+def test_hundreds_of_ties_keep_the_order_of_ids() -> None:
+    """A sort that is not stable keeps small lists in order by accident; 512 equals show it."""
+    topk = OPERATIONS["router.topk"].function([0.0] * 512, 10)
+    assert topk.ids.tolist() == list(range(10))
+    falling = OPERATIONS["logits.candidates"].function([0.0, 1.0] * 300, 600, "top-k", k=400)
+    assert falling.candidates.tolist() == [*range(1, 600, 2), *range(0, 200, 2)]
