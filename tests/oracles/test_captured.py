@@ -16,12 +16,8 @@ def test_every_rung_that_upstream_held_agrees(case: str) -> None:
 def test_a_changed_configuration_is_found_at_its_rung(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another base of the rotation shows first where a rotated index key is scored."""
     case = capture_vectors.read_case("small/short-row-alone")
-    rope = (
-        {**case.configuration["text_config"]["rope_parameters"], "rope_theta": 100.0}
-        if "text_config" in case.configuration
-        else {**case.configuration["rope_parameters"], "rope_theta": 100.0}
-    )
-    holder = dict(case.configuration.get("text_config", case.configuration), rope_parameters=rope)
+    rope = {**case.configuration["rope_parameters"], "rope_theta": 100.0}
+    holder = {**case.configuration, "rope_parameters": rope}
     changed = capture_vectors.Case(case.id, case.tokens, case.partition, holder, case.weights, case.arrays)
     monkeypatch.setattr(capture_vectors, "read_case", lambda _id: changed)
     (found,) = capture_vectors.findings(case.id, MODULES.__getitem__)
