@@ -151,7 +151,7 @@ matrix = matrix * np.exp(decays[token])[:, None, None]""", "gdn.step/decayed-pre
          "outputs[token] = _read(query, matrix)\nmatrix = matrix + key[:, :, None] * delta[:, None, :]", "gdn.step/by-hand"),
     _one("gdn.reset-at-chunk", "the recurrence starts anew at every call", "gdn.sequence",
          "np.zeros((value_heads, key_dim, values.shape[2]), kind) if state is None else state",
-         "np.zeros((value_heads, key_dim, values.shape[2]), kind)", "gdn.step/by-hand"),
+         "np.zeros((value_heads, key_dim, values.shape[2]), kind)", "gdn.sequence/continued-6-6"),
     _one("gdn.decay-unsigned", "the logarithm of the decay has the wrong sign", "gdn.gates",
          "-np.exp(scale) * softplus(rows + bias)", "np.exp(scale) * softplus(rows + bias)", "gdn.gates/stored-logarithm"),
     _one("gdn.a-log-as-stored", "A_log is used without its exponential", "gdn.gates",
