@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,6 +34,9 @@ class Recording:
             row: which sequence.
         """
         first = sum(lengths[:row])
+        mx.eval(
+            list(recorder.arrays.values())
+        )  # NumPy's own conversion would swallow an error of the evaluation
         for (stage, layer, part), arrays in recorder.arrays.items():
             name = _RENAMED.get((stage, part), part)
             chunk = np.array(arrays[0][first : first + lengths[row]])

@@ -123,7 +123,8 @@ def _routed(x: mx.array, experts: Experts, ids: mx.array, numerics: Numerics) ->
             source = mx.concatenate([source, mx.zeros((tokens * used, rows - 1, x.shape[1]))], axis=1)
         return _expert(source, experts, ids.reshape(-1))[:, 0].reshape(tokens, used, -1)
     rows = numerics.tile_rows or TILE_ROWS
-    flat = np.asarray(ids).reshape(-1)  # the one evaluation of a layer: tiles are cut by the host
+    mx.eval(ids)  # tiles are cut by the host; NumPy's own conversion would swallow an error of the evaluation
+    flat = np.asarray(ids).reshape(-1)
     order = np.argsort(flat, kind="stable")
     counts = np.bincount(flat)
     tiles = -(-counts // rows)

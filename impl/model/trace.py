@@ -4,10 +4,12 @@ The graph hands each stage's result to a `Trace` and goes on with what it gets b
 array; a capture keeps it, a fault changes it or does not return.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import mlx.core as mx
 
+from assay.impl.model.clauses import CANCELLED, refuse
 from assay.impl.model.numerics import non_finite
 
 
@@ -16,12 +18,21 @@ class Trace:
 
     is_recording = False
 
-    def __init__(self) -> None:
+    def __init__(self, is_cancelled: Callable[[], bool] | None = None) -> None:
+        """Asks `is_cancelled`, if given, after every stage."""
         self.names: list[str] = []
         self.scalars: list[mx.array] = []
+        self._is_cancelled = is_cancelled
 
     def stage(self, stage: str, layer: int | None, value: mx.array) -> mx.array:
-        """Takes the result of a stage and returns what the graph goes on with."""
+        """Takes the result of a stage and returns what the graph goes on with.
+
+        Raises:
+            ContractError: model.transaction.cancelled.
+        """
+        if self._is_cancelled is not None and self._is_cancelled():
+            place = stage if layer is None else f"layers.{layer}.{stage}"
+            raise refuse(CANCELLED, place, expected="a chunk that goes on", got="a cancellation")
         self.check(stage, layer, value)
         return value
 
@@ -39,8 +50,9 @@ class Recorder(Trace):
 
     is_recording = True
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, is_cancelled: Callable[[], bool] | None = None) -> None:
+        """Asks `is_cancelled`, if given, after every stage."""
+        super().__init__(is_cancelled)
         self.arrays: dict[tuple[str, int | None, str], list[Any]] = {}
 
     def stage(self, stage: str, layer: int | None, value: mx.array) -> mx.array:
