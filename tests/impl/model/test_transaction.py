@@ -50,11 +50,16 @@ def test_a_fault_after_any_stage_publishes_nothing_and_a_retry_is_a_fresh_run(ki
         fault, into = Fault(kind, at), np.full((2, 64), 123.0, np.float32)
         asked = [Chunk(bank.state(slot), tokens) for slot, tokens in chunks().items()]
         transaction = bank.model.begin(asked)
-        with pytest.raises((ContractError, InjectedError)) as caught:
+
+        def work(
+            fault: Any = fault, into: Any = into, asked: Any = asked, transaction: Any = transaction
+        ) -> Any:
             if kind == "late":
-                bank.model.run(asked, fault, transaction=transaction)
-            else:
-                bank.advance(chunks(), fault, into=into)
+                return bank.model.run(asked, fault, transaction=transaction)
+            return bank.advance(chunks(), fault, into=into)
+
+        with pytest.raises((ContractError, InjectedError)) as caught:
+            work()
         places.add(fault.place)
         if isinstance(caught.value, AssayError):
             expected = {
