@@ -19,6 +19,10 @@ BENCHMARKS: Final[dict[str, tuple[str, str]]] = {
         "assay.provenance.benchmarks.stores_open",
         "opening: the row table at its true size in 4, 16 and 64 KiB pages; a GGUF directory with a vocabulary",
     ),
+    "artifact": (
+        "assay.provenance.benchmarks.artifact",
+        "artifact: admission of the 180 GB fixture, in process and as a command; a build against disk and SHA-256",
+    ),
     "text.prompt": (
         "assay.provenance.benchmarks.text_pipeline",
         "text: 1 MB of caller text rendered with origins and tokenized by segments, against plain Jinja and tokenizers",
