@@ -58,6 +58,7 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.provenance.evidence.run_log",
     "assay.provenance.evidence.statement",
     "assay.provenance.evidence.subjects",
+    "assay.provenance.gates.artifact",
     "assay.provenance.gates.batteries",
     "assay.provenance.gates.checkpoint",
     "assay.provenance.gates.execution",

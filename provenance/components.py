@@ -147,6 +147,24 @@ COMPONENTS: Final[tuple[Component, ...]] = (
         modules=("assay.impl.stores.affine4", "assay.impl.stores.blocks"),
         contract=(),
     ),
+    Component(
+        id="artifact.admission",
+        title="Artifact admission",
+        claim=(
+            "A bad artifact is refused at its published stage and field before anything is allocated; what is admitted "
+            "is its structure: no payload was read, and no runtime is supported."
+        ),
+        modules=("assay.impl.stores.artifact", "assay.mutations.gguf", "assay.mutations.artifact_cases"),
+    ),
+    Component(
+        id="artifact.builder",
+        title="Artifact builder",
+        claim=(
+            "An artifact holds the bits of its checkpoint, each tensor in one place, and appears whole or not at all; "
+            "only private geometries are built, and no quantisation is judged."
+        ),
+        modules=("assay.impl.stores.artifact", "assay.provenance.miniature"),
+    ),
 )
 """Every component; ids are unique and never reused."""
 

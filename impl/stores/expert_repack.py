@@ -123,7 +123,8 @@ def _write(
     target: Path, plan: Plan, planned: tuple[Manifest, ExpertFamily], given: _Input, system: Filesystem
 ) -> Repacked:
     manifest, family = planned
-    written: list[tuple[Manifest, RecordDigests]] = []
+    written: list[Manifest] = []
+    digests: list[RecordDigests] = []
 
     def fill(draft: Draft, index: int, start: int) -> None:
         if index == len(given.kept):
@@ -135,9 +136,11 @@ def _write(
             start += len(piece)
 
     def verify(extent: Extent) -> None:
-        signed, digests = written[0]
+        signed = written[0]
         store = extent.part(plan.starts[-1], plan.sizes[-1], STORE_NAME)
-        check_written_store(store, family, signed, digests)
+        derived = check_written_store(store, family, signed)
+        if derived is not None:
+            digests.append(derived)
         _compare(ExpertStore(store, signed), given)
         for index, tensor in enumerate(given.kept):
             start, size = given.gguf.data_start + tensor.offset, plan.sizes[index]
@@ -151,7 +154,7 @@ def _write(
         given.extent.file.check_unchanged()
 
     write_gguf(target, plan, fill, verify=verify, blocks=CONVERTER, system=system)
-    return Repacked(*written[0], plan)
+    return Repacked(written[0], digests[0], plan)
 
 
 def _compare(store: ExpertStore, given: _Input) -> None:

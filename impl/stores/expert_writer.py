@@ -1,10 +1,10 @@
 """Writer of ExpertMajor v2: streams components, hashes on the way, signs at the end."""
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from assay.impl.stores.background_hash import BackgroundHash
 from assay.impl.stores.expert_families import ExpertFamily
 from assay.impl.stores.expert_layout import NO_DIGEST, ROLES, Layer, Manifest, pack_manifest, sign
 from assay.impl.stores.expert_rules import STAGE, ExpectedSource
@@ -26,10 +26,11 @@ Components = Callable[[Layer, int, int], bytes | bytearray | memoryview]
 """(layer, role, expert) -> the bytes of that component; asked for in the order of the store."""
 
 
-def fill_expert_store(
-    draft: Draft, start: int, manifest: Manifest, components: Components
-) -> tuple[Manifest, RecordDigests]:
-    """Writes a store into a file being published, one component in memory at a time.
+def fill_expert_store(draft: Draft, start: int, manifest: Manifest, components: Components) -> Manifest:
+    """Writes a store into a file being published; a few records are in memory at a time.
+
+    One thread reads and writes while another chains the payload digest. The digests of single records are derived
+    when the reopened store is verified: the payload digest ties both together, and hashing twice would halve the speed.
 
     Args:
         draft: the file.
@@ -38,19 +39,28 @@ def fill_expert_store(
         components: where the bytes come from.
 
     Returns:
-        The signed manifest and the digest of each record.
+        The signed manifest.
 
     Raises:
         ContractError: expert-store.supply.
         PublicationError: publish.write.
     """
-    payload, tables = hashlib.sha256(), []
+    with BackgroundHash() as payload:
+        _write_records(draft, start, manifest, components, payload)
+        signed = sign(manifest, payload.digest())
+    draft.write(start, pack_manifest(signed))
+    return signed
+
+
+def _write_records(
+    draft: Draft, start: int, manifest: Manifest, components: Components, payload: BackgroundHash
+) -> None:
+    """Writes every record in one piece and feeds the payload digest."""
     end = manifest.header.data_offset
     for layer in manifest.layers:
         payload.update(bytes(layer.data_offset - end))  # less than a page: the plan is canonical
-        digests = []
         for expert in range(layer.expert_count):
-            record = hashlib.sha256()
+            parts = []
             for role, one in enumerate(layer.components):
                 data = components(layer, role, expert)
                 if memoryview(data).nbytes != one.expert_bytes:
@@ -63,16 +73,11 @@ def fill_expert_store(
                             got=f"{memoryview(data).nbytes} bytes",
                         )
                     )
-                place = start + layer.data_offset + expert * layer.record_bytes + one.record_offset
-                draft.write(place, data)
-                payload.update(data)
-                record.update(data)
-            digests.append(record.digest())
-        tables.append(b"".join(digests))
+                parts.append(data)
+            record = b"".join(parts)
+            draft.write(start + layer.data_offset + expert * layer.record_bytes, record)
+            payload.update(record)
         end = layer.data_offset + layer.data_bytes
-    signed = sign(manifest, payload.digest())
-    draft.write(start, pack_manifest(signed))
-    return signed, RecordDigests(signed.header.manifest_sha256, payload.digest(), tuple(tables))
 
 
 def fill_structural_store(draft: Draft, start: int, manifest: Manifest) -> Manifest:
@@ -106,32 +111,35 @@ def write_expert_store(
         PublicationError: publish.<step>.
         AdmissionError: what the verifier finds in the reopened file.
     """
-    written: list[tuple[Manifest, RecordDigests | None]] = []
+    written: list[Manifest] = []
+    digests: list[RecordDigests | None] = []
 
     def fill(draft: Draft) -> None:
         if components is None:
-            written.append((fill_structural_store(draft, 0, manifest), None))
+            written.append(fill_structural_store(draft, 0, manifest))
         else:
             written.append(fill_expert_store(draft, 0, manifest, components))
 
     def verify(extent: Extent) -> None:
-        signed, digests = written[0]
-        check_written_store(extent, family, signed, digests)
+        digests.append(check_written_store(extent, family, written[0], has_payload=components is not None))
 
     publish(target, manifest.header.store_bytes, fill, verify, system)
-    return written[0][1]
+    return digests[0]
 
 
 def check_written_store(
-    extent: Extent, family: ExpertFamily, signed: Manifest, digests: RecordDigests | None
-) -> None:
-    """Raises unless the store is the one that was written: same manifest, same records.
+    extent: Extent, family: ExpertFamily, signed: Manifest, *, has_payload: bool = True
+) -> RecordDigests | None:
+    """Raises unless the store is the one that was written: same manifest, same payload.
 
     Args:
         extent: the store, reopened.
         family: the family it must be admitted as.
         signed: the manifest that was written.
-        digests: the record digests of what was written; None for a structural store, whose payload isn't read.
+        has_payload: False for a structural store, whose payload isn't read.
+
+    Returns:
+        The digest of each record, or None for a structural store.
 
     Raises:
         AdmissionError: the first disagreement.
@@ -147,15 +155,9 @@ def check_written_store(
                 "publish.verify", STAGE, "manifest", expected="the written manifest", got="another one"
             )
         )
-    if digests is None:
-        return
+    if not has_payload:
+        return None
     found = store.verify_all()
     if found.findings:
         raise AdmissionError(found.findings[0])
-    store.with_digests(digests)
-    if found.digests != digests:
-        raise AdmissionError(
-            Finding.of(
-                "publish.verify", STAGE, "records", expected="the written records", got="other records"
-            )
-        )
+    return found.digests

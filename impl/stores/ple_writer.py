@@ -1,12 +1,14 @@
 """Writer of PLE rows v1: streams pages, hashes on the way, signs at the end; memory is one run of pages."""
 
 import hashlib
-from collections.abc import Callable, Collection
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from assay.impl.stores.background_hash import BackgroundHash
 from assay.impl.stores.extents import SYSTEM, Extent, Filesystem
+from assay.impl.stores.overlap import in_order
 from assay.impl.stores.ple_layout import (
     DIGEST_BYTES,
     HEADER_BYTES,
@@ -35,7 +37,7 @@ SUPPLY: Final = declare(
 EncodeRows = Callable[[int, int], bytes | bytearray | memoryview]
 """(first row, number of rows) -> their encoded bytes; asked for in ascending order, one page at a time."""
 
-_DIGEST_RUN: Final = 1 << 11
+_RUN_BYTES: Final = 1 << 20
 
 
 def fill_ple_store(
@@ -63,28 +65,17 @@ def fill_ple_store(
         PublicationError: publish.write.
     """
     check_geometry(geometry)
-    payload = hashlib.sha256()
-    stride = geometry.page_stride
+    payload_sha256 = hashlib.sha256().digest()
     if encode is not None:
         chosen = range(geometry.page_count) if only_pages is None else sorted(only_pages)
-        digests, first = bytearray(), 0
-        for page in chosen:
-            data = _page(geometry, page, encode)
-            draft.write(start + geometry.payload_offset + page * stride, data)
-            payload.update(data)
-            if digests and page != first + len(digests) // DIGEST_BYTES:
+        threads = 2 if len(chosen) * geometry.page_stride > 8 * _RUN_BYTES else 1
+        with BackgroundHash() as payload:
+            runs = _write_runs(draft, start, geometry, chosen, encode, payload)
+            for first, digests in in_order(_page_digests, runs, threads):
                 draft.write(start + HEADER_BYTES + DIGEST_BYTES * first, digests)
-                digests.clear()
-            if not digests:
-                first = page
-            digests += hashlib.sha256(data).digest()
-            if len(digests) == DIGEST_BYTES * _DIGEST_RUN:
-                draft.write(start + HEADER_BYTES + DIGEST_BYTES * first, digests)
-                digests.clear()
-        if digests:
-            draft.write(start + HEADER_BYTES + DIGEST_BYTES * first, digests)
+            payload_sha256 = payload.digest()
     is_whole = encode is not None and only_pages is None
-    header = replace(expected_header(geometry), payload_sha256=payload.digest() if is_whole else NO_DIGEST)
+    header = replace(expected_header(geometry), payload_sha256=payload_sha256 if is_whole else NO_DIGEST)
     manifest = manifest_hash(pack_ple_header(header))
     for piece in draft.pieces(start + HEADER_BYTES, geometry.payload_offset - HEADER_BYTES):
         manifest.update(piece)
@@ -163,6 +154,44 @@ def check_written_ple(
         only_pages = {0, min(1, geometry.page_count - 1), geometry.page_count - 1}
     for page in sorted(only_pages):
         store.verify_page(page)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Consecutive pages as they were written."""
+
+    first: int
+    stride: int
+    data: bytes
+
+
+def _write_runs(
+    draft: Draft,
+    start: int,
+    geometry: PleGeometry,
+    chosen: Sequence[int],
+    encode: EncodeRows,
+    payload: BackgroundHash,
+) -> Iterator[_Run]:
+    """Writes pages, up to 1 MiB of neighbours at once, feeds the payload digest, and yields them in order."""
+    stride, place = geometry.page_stride, 0
+    most = max(1, _RUN_BYTES // stride)
+    while place < len(chosen):
+        first = chosen[place]
+        pages: list[bytes] = []
+        while len(pages) < most and place < len(chosen) and chosen[place] == first + len(pages):
+            pages.append(_page(geometry, chosen[place], encode))
+            place += 1
+        data = b"".join(pages) if len(pages) > 1 else pages[0]
+        draft.write(start + geometry.payload_offset + first * stride, data)
+        payload.update(data)
+        yield _Run(first, stride, data)
+
+
+def _page_digests(run: _Run) -> tuple[int, bytes]:
+    view = memoryview(run.data)
+    places = range(0, len(view), run.stride)
+    return run.first, b"".join(hashlib.sha256(view[one : one + run.stride]).digest() for one in places)
 
 
 def _page(geometry: PleGeometry, page: int, encode: EncodeRows) -> bytes:

@@ -154,7 +154,8 @@ class _Work:
     system: Filesystem
     extents: dict[str, Extent] = field(default_factory=dict)
     files: list[StoreFile] = field(default_factory=list)
-    written: list[tuple[Manifest, RecordDigests]] = field(default_factory=list)
+    written: list[Manifest] = field(default_factory=list)
+    digests: list[RecordDigests] = field(default_factory=list)
     header: list[PleHeader] = field(default_factory=list)
     done: int = 0
     artifact: PrivateArtifact = field(init=False)
@@ -191,11 +192,6 @@ class _Work:
         entries = [Entry(key, value) for key, value in self.descriptor.entries.items()]
         self.plan = plan_gguf(entries, planned)
         _check_space(self.target, self.plan.file_bytes)
-
-    @property
-    def digests(self) -> list[RecordDigests]:
-        """Returns the digests of the records that were written."""
-        return [digests for _, digests in self.written]
 
     def report(self) -> dict[str, Any]:
         """Returns the conversion report."""
@@ -267,8 +263,10 @@ class _Work:
             raise AdmissionError(found.first)
         experts, rows = (extent.part(self.plan.starts[at], self.plan.sizes[at], self.plan.tensors[at].name)
                          for at in (-2, -1))  # fmt: skip
-        signed, digests = self.written[0]
-        check_written_store(experts, descriptor.family, signed, digests)
+        signed = self.written[0]
+        derived = check_written_store(experts, descriptor.family, signed)
+        if derived is not None:
+            self.digests.append(derived)
         check_written_ple(rows, descriptor.rows, self.header[0])
         for index, one in enumerate(self.descriptor.dense):
             start = self.plan.starts[index]

@@ -82,7 +82,7 @@ def write_structural(target: Path, system: Filesystem = SYSTEM) -> Plan:
     def verify(extent: Extent) -> None:
         signed, header = written[0]
         expert, ple = (extent.part(plan.starts[at], plan.sizes[at], plan.tensors[at].name) for at in (-2, -1))
-        check_written_store(expert, descriptor.family, signed, None)
+        check_written_store(expert, descriptor.family, signed, has_payload=False)
         check_written_ple(ple, descriptor.rows, header, is_structural=True)
         allocated = 512 * os.fstat(extent.file.descriptor).st_blocks
         if allocated > MOST_ALLOCATED:
