@@ -38,6 +38,7 @@ class Geometry:
         layers: for each layer whether it is a full-attention one.
         ple_layer: runtime layer with the per-layer embedding, from 0.
         is_tied: whether the output matrix is the embedding, so that it is not stored.
+        has_bias: whether the projections of full attention have biases.
         seed: of the hash.
     """
 
@@ -45,6 +46,7 @@ class Geometry:
     layers: tuple[bool, ...]
     ple_layer: int
     is_tied: bool
+    has_bias: bool
     seed: int
 
     @property
@@ -88,7 +90,14 @@ def read_geometry(config: Mapping[str, Any]) -> Geometry:
     if type(seed) is not int or not 0 <= seed < MOST:
         raise _error("seed", "an unsigned integer", seed)
     layers = tuple(kind in FULL_NAMES for kind in kinds)
-    return Geometry(sizes, layers, ids[0] - 1, text.get("tie_word_embeddings") is True, seed)
+    return Geometry(
+        sizes,
+        layers,
+        ids[0] - 1,
+        text.get("tie_word_embeddings") is True,
+        text.get("attention_bias") is True,
+        seed,
+    )
 
 
 def dense_shapes(geometry: Geometry) -> dict[str, tuple[int, ...]]:
@@ -107,6 +116,8 @@ def dense_shapes(geometry: Geometry) -> dict[str, tuple[int, ...]]:
             found |= _mixer(layer + half, g)
         found |= _mlp(layer, g)
         found |= _full(layer, g) if is_full else _linear(layer, g)
+        if is_full and geometry.has_bias:
+            found |= _biases(layer, g)
         if number == geometry.ple_layer:
             found |= _ple(f"{layer}ple.", g)
     return found
@@ -194,6 +205,17 @@ def _full(layer: str, g: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
         f"{stem}q_norm.weight": (dim,),
         f"{stem}q_proj.weight": (2 * query, hidden),
         f"{stem}v_proj.weight": (keys, hidden),
+    }
+
+
+def _biases(layer: str, g: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    stem, dim = f"{layer}self_attn.", g["head_dim"]
+    query, keys = g["num_attention_heads"] * dim, g["num_key_value_heads"] * dim
+    return {
+        f"{stem}k_proj.bias": (keys,),
+        f"{stem}o_proj.bias": (g["hidden_size"],),
+        f"{stem}q_proj.bias": (2 * query,),
+        f"{stem}v_proj.bias": (keys,),
     }
 
 

@@ -44,6 +44,14 @@ def test_a_tied_output_matrix_is_not_stored() -> None:
     assert "lm_head.weight" not in dense_shapes(read_geometry(text))
 
 
+def test_biases_of_full_attention_are_stored_when_the_configuration_has_them() -> None:
+    with_bias = set(dense_shapes(read_geometry({**GEOMETRIES["small"], "attention_bias": True})))
+    stem = "model.language_model.layers.3.self_attn."
+    assert with_bias - set(dense_shapes(read_geometry(GEOMETRIES["small"]))) == {
+        f"{stem}{name}_proj.bias" for name in ("q", "k", "v", "o")
+    }
+
+
 @pytest.mark.parametrize(
     ("key", "value", "where"),
     [
