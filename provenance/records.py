@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Final
+from urllib.parse import unquote
 
 from assay.impl.stores.files import folder_names, read_bounded
 from assay.provenance.gates.registry import all_gates
@@ -12,7 +13,7 @@ from assay.spec.clauses import Authority, declare
 from assay.spec.documents.decision_record import DecisionRecord
 from assay.spec.errors import AdmissionError, Finding
 from assay.spec.judgement import Judgement, JudgeOptions
-from assay.spec.records import VALUE, ParsedRecord, judge_together, parse_record
+from assay.spec.records import VALUE, ParsedRecord, id_of_name, judge_together, parse_record
 
 RECORD_NAME: Final = re.compile(r"ADR-[0-9]{4}.*\.md")
 SIZE_LIMIT_BYTES: Final = 1 << 18
@@ -20,6 +21,7 @@ _STAGE: Final = "record"
 _SOURCE: Final = "AFN-009, AFN-015: the recovery capsule"
 _FILE: Final = re.compile(r"`(?P<path>[^`:]+)(?:::(?P<name>[A-Za-z_]\w*))?`")
 _GATE: Final = re.compile(r"gate `(?P<id>[^`]+)`")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _LINK: Final = re.compile(r"<?https://\S+>?")
 
 EVIDENCE_FORM = declare(
@@ -37,6 +39,10 @@ EVIDENCE_ROOT = declare(
     source=_SOURCE, cause="records copied out of their checkout",
     fix="judge the records where they lie: below a folder with pyproject.toml or .git",
 )  # fmt: skip
+LINK_TARGET = declare(
+    "record.link.target", Authority.RULE, "Every Markdown link in a record leads to a file that exists.",
+    source=_SOURCE, cause="a file that was renamed, or a link written from memory",
+)  # fmt: skip
 
 
 def judge_records(path: Path, options: JudgeOptions) -> Judgement:
@@ -50,8 +56,10 @@ def judge_records(path: Path, options: JudgeOptions) -> Judgement:
     ours = [one for one in parsed if one.file in asked]
     judgement.judged("form", [finding for one in ours for finding in one.findings])
     ids = {one.record.id for one in ours if one.record}
+    named = {one.id or one.file for one in ours}
     together = judge_together(parsed)
-    judgement.judged("links", [one for one in together if one.where.split(":")[0] in ids])
+    judgement.judged("links", [one for one in together if one.where.split(":")[0] in named])
+    judgement.judged("links", [finding for one in ours for finding in _dangling(one, folder)])
     faults, gaps, unchecked = _evidence([one.record for one in ours if one.record], folder)
     judgement.judged("evidence", faults, gaps)
     judgement.not_checked += unchecked
@@ -66,12 +74,32 @@ def _read(path: Path) -> ParsedRecord:
     try:
         text = read_bounded(path, SIZE_LIMIT_BYTES, stage=_STAGE, where=path.name).decode("utf-8")
     except AdmissionError as error:
-        return ParsedRecord(path.name, None, (error.finding,))
+        return ParsedRecord(path.name, None, (error.finding,), id_of_name(path.name))
     except UnicodeDecodeError as error:
         got = f"byte {error.object[error.start]:#04x} at {error.start}"
         finding = Finding.of(VALUE, _STAGE, f"{path.name}: encoding", expected="UTF-8", got=got)
-        return ParsedRecord(path.name, None, (finding,))
+        return ParsedRecord(path.name, None, (finding,), id_of_name(path.name))
     return parse_record(text, path.name)
+
+
+def _dangling(parsed: ParsedRecord, folder: Path) -> list[Finding]:
+    """Returns the links that lead nowhere; addresses with a scheme are not fetched, places on a page not looked for."""
+    findings = []
+    for target in parsed.links:
+        path = unquote(target.partition("#")[0])
+        if path and not _SCHEME.match(target) and not _exists(folder, path):
+            findings.append(
+                Finding.of(LINK_TARGET, _STAGE, f"{parsed.id or parsed.file}: text",
+                           expected="a link to a file that exists", got=target)
+            )  # fmt: skip
+    return findings
+
+
+def _exists(folder: Path, path: str) -> bool:
+    try:
+        return (folder / path).exists()
+    except (OSError, ValueError):
+        return False
 
 
 def _evidence(

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 from assay.reports.text import clean
 from assay.spec.documents.run import GateRecord, Run
-from assay.spec.documents.run_comparison import RunComparison
+from assay.spec.documents.run_comparison import GateChange, RunComparison
 
 FINDINGS_PER_GATE: Final = 40
 
@@ -37,22 +37,51 @@ def junit_of(run: Run) -> str:
 
 
 def junit_of_comparison(comparison: RunComparison) -> str:
-    """Returns the XML of a comparison: one test case a gate, label or battery; a regression is a failure."""
+    """Returns the XML of a comparison: one test case a gate, label or battery; a regression is a failure.
+
+    What did not regress has not passed for that reason: a gate that does not pass in the second run is skipped, and
+    a comparison that could not be made whole is an error of its own.
+    """
     root = ET.Element("testsuites", name="assay comparison")
     name = f"{clean(comparison.a.run, 80)} to {clean(comparison.b.run, 80)}"
     suite = ET.SubElement(root, "testsuite", name=name)
     rows = [
-        *(("gate", one.id, one.change, one.reasons) for one in comparison.gates),
-        *(("label", one.component, one.change, one.reasons) for one in comparison.labels),
-        *(("support", one.component, one.change, one.reasons) for one in comparison.support),
-        *(("battery", f"{one.gate}:{one.battery}", one.change, one.reasons) for one in comparison.batteries),
+        *(("gate", one.id, one.change, one.reasons, _no_pass(one)) for one in comparison.gates),
+        *(("label", one.component, one.change, one.reasons, _gone(one.after)) for one in comparison.labels),
+        *(
+            ("support", one.component, one.change, one.reasons, _gone(one.after))
+            for one in comparison.support
+        ),
+        *(
+            ("battery", f"{one.gate}:{one.battery}", one.change, one.reasons, _gone(one.after))
+            for one in comparison.batteries
+        ),
     ]
-    for kind, id_, change, reasons in rows:
+    for kind, id_, change, reasons, skip in rows:
         case = ET.SubElement(suite, "testcase", classname=kind, name=clean(id_, 200))
+        text = "; ".join(clean(reason, 300) for reason in reasons)
         if change == "regressed":
-            text = "; ".join(clean(reason, 300) for reason in reasons)
             ET.SubElement(case, "failure", message=text, type="regressed").text = text
+        elif skip:
+            ET.SubElement(case, "skipped", message="; ".join(filter(None, (skip, text))))
+    if comparison.verdict == "inconclusive":
+        case = ET.SubElement(suite, "testcase", classname="comparison", name="whole")
+        said = "; ".join(clean(one, 300) for one in comparison.cautions)
+        ET.SubElement(case, "error", message=said, type="inconclusive")
     return _finish(root, suite)
+
+
+def _no_pass(gate: GateChange) -> str:
+    """Returns why a gate that has not regressed is no pass either; empty when it is one."""
+    if gate.after == "pass":
+        return ""
+    if gate.after is None:
+        return "not in the second run"
+    return "not run in the second run" if gate.after == "not-run" else f"{gate.after}, which is not new"
+
+
+def _gone(after: object) -> str:
+    return "" if after is not None else "not in the second run"
 
 
 def _case(suite: ET.Element, gate: GateRecord) -> None:

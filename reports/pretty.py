@@ -25,10 +25,13 @@ def _run(run: Run) -> list[str]:
     if run.labels:
         width = max(len(one.record.label) for one in view.labels)
         lines += ["", "what holds (a hypothesis claims nothing)"]
-        lines += [
-            f"  {one.record.label:<{width}}  {clean(one.record.component, 60)}: {'' if one.is_shown else 'not shown: '}{clean(one.record.claim, 200)}"
-            for one in view.labels
-        ]
+        for one in view.labels:
+            said = clean(one.record.claim, 400) if one.is_shown else "nothing is claimed"
+            lines.append(f"  {one.record.label:<{width}}  {clean(one.record.component, 60)}: {said}")
+            open_ = one.record.not_shown or (
+                [] if one.is_shown or not one.record.claim else [one.record.claim]
+            )
+            lines += [f"  {'':<{width}}    not yet shown: {clean(text, 300)}" for text in open_]
     lines += _section(
         "what does not hold",
         (f"{one.word}: {clean(one.name, 80)}: {clean(one.text, 260)}" for one in view.red),

@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from assay.provenance.gates.inputs import gate_command
 from assay.reports.batteries import BatteryView, batteries_of, mutation_run_of
 from assay.reports.ladder import LadderView, ladder_of
 from assay.reports.text import anchor, plural
 from assay.spec.documents.base import FindingRecord
 from assay.spec.documents.measurements import BATTERY, LADDER
 from assay.spec.documents.run import GateRecord, LabelRecord, Run
+from assay.spec.errors import most_telling
 from assay.spec.verdicts import LADDER as LABELS
 
 FINDINGS_PER_GATE: Final = 40
@@ -122,7 +124,7 @@ def view_of(run: Run) -> RunView:
         LabelView(one, names("label", one.component), [str(rung) for rung in LABELS].index(one.label))
         for one in run.labels
     ]
-    red = _red(gates, labels)
+    red = _red(run, gates, labels)
     counts: Counter[str] = Counter(gate.outcome for gate in run.gates)
     return RunView(
         run=run,
@@ -205,12 +207,12 @@ def _value(value: Any) -> str:
     return "—" if value is None else str(value)
 
 
-def _red(gates: Sequence[GateView], labels: Sequence[LabelView]) -> list[RedItem]:
+def _red(run: Run, gates: Sequence[GateView], labels: Sequence[LabelView]) -> list[RedItem]:
     """Failing, then surviving, then inconclusive, then stale; a required gate that was not run is inconclusive."""
     failing, surviving, open_, stale = [], [], [], []
     for view in gates:
         gate = view.record
-        first = view.findings[0] if view.findings else None
+        first = most_telling(gate.findings) if gate.findings else None
         text = gate.reason or gate.title or "no reason was given"
         if first:
             text = f"{first.code}: {first.where}: expected {first.expected}, got {first.got}"
@@ -226,6 +228,8 @@ def _red(gates: Sequence[GateView], labels: Sequence[LabelView]) -> list[RedItem
             failing.append(item)
         elif gate.outcome == "inconclusive":
             open_.append(item)
+        elif gate.outcome == "not-run" and run.cut_off:
+            open_.append(RedItem("inconclusive", "not ended", gate.id, text, view.anchor))
         elif gate.outcome == "not-run" and gate.required:
             text = f"required, but not run: {gate.reason or 'no reason was given'}"
             open_.append(RedItem("inconclusive", "not run", gate.id, text, view.anchor))
@@ -243,9 +247,13 @@ def _red(gates: Sequence[GateView], labels: Sequence[LabelView]) -> list[RedItem
 
 def _headline(run: Run, counts: Counter[str], red: Sequence[RedItem]) -> str:
     total = len(run.gates)
+    ended = f"{total - counts['not-run']:,} of {plural(total, 'gate')} had ended"
     if run.outcome == "fail":
         failed = counts["fail"]
-        return f"{failed:,} of {plural(total, 'gate')} {'fails' if failed == 1 else 'fail'}"
+        cut = f"; the run was cut off when {ended}" if run.cut_off else ""
+        return f"{failed:,} of {plural(total, 'gate')} {'fails' if failed == 1 else 'fail'}{cut}"
+    if run.cut_off:
+        return f"Cut off: {ended}"
     if run.outcome == "inconclusive":
         return (
             f"Inconclusive: {plural(sum(one.state == 'inconclusive' for one in red), 'question')} left open"
@@ -276,13 +284,12 @@ def _boundary(run: Run) -> str:
 
 def _tiles(counts: Counter[str], gates: Sequence[GateView], labels: Sequence[LabelView]) -> list[Tile]:
     batteries = [battery for gate in gates for battery in gate.batteries]
-    killed = sum(one.counts.killed for one in batteries)
-    survived = sum(one.counts.survived for one in batteries)
     tiles = [Tile(state, counts[state], OUTCOME_WORDS[state], "gates") for state in OUTCOME_WORDS]
     tiles.append(Tile("stale", sum(bool(one.record.stale) for one in labels), "stale", "holds"))
-    if batteries:
-        tiles.append(Tile("pass", killed, "mutations killed", "batteries"))
-        tiles.append(Tile("fail", survived, "mutations survived", "batteries"))
+    for one in batteries:  # a count each: one number for all mutations would hide the weakest battery
+        tiles.append(Tile("pass", one.counts.killed, f"{one.name} mutations killed", one.anchor))
+        if one.counts.survived:
+            tiles.append(Tile("fail", one.counts.survived, f"{one.name} mutations survived", one.anchor))
     return tiles
 
 
@@ -307,24 +314,24 @@ def _next_steps(gates: Sequence[GateView], labels: Sequence[LabelView]) -> list[
     unsure = [view.record.id for view in gates if view.record.outcome == "inconclusive"]
     stale = list(dict.fromkeys(gate for label in labels for gate in stale_gates(label.record)))
     steps: list[str] = []
+    needs = {view.record.id: view.record.needs for view in gates}
+
+    def command(names: Sequence[str]) -> str:
+        return gate_command(names, (need for name in names for need in needs.get(name, ())))
+
     for why, names in (("failing", failing), ("inconclusive", unsure), ("stale", stale)):
         if names:
-            steps.append(f"`assay gate {_some(names)}` runs what is {why} again.")
+            steps.append(f"`{command(names)}` runs what is {why} again.")
     waiting: dict[str, list[str]] = {}
     for view in gates:
         if view.record.outcome == "not-run" and view.record.needs:
-            waiting.setdefault(", ".join(view.record.needs), []).append(view.record.id)
+            waiting.setdefault(", ".join(sorted(view.record.needs)), []).append(view.record.id)
     codes = list(dict.fromkeys(one.code for view in gates for one in view.findings))
     steps += [f"`assay explain {code}` says what this means and how to fix it." for code in codes[:3]]
     steps += [
-        f"Where there is what they need ({need}): `assay gate {_some(names)}`."
-        for need, names in waiting.items()
+        f"Where there is what they need ({need}): `{command(names)}`." for need, names in waiting.items()
     ]
     return steps or ["`assay status` says what each component lacks for its next label."]
-
-
-def _some(names: Sequence[str]) -> str:
-    return " ".join(names[:6]) + (f" (and {len(names) - 6} more)" if len(names) > 6 else "")
 
 
 def _matrix(run: Run, gates: Sequence[GateView], labels: Sequence[LabelView]) -> Matrix:

@@ -4,8 +4,12 @@ A `Finding` is a single disagreement between a contract and an input. An `AssayE
 ends the work at hand; judging code collects findings instead, so that all of them reach the user at once.
 """
 
+import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final, Protocol, TypeVar
+
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
 def shown(value: Any, limit: int = 160) -> str:
@@ -58,6 +62,32 @@ class Finding:
         return asdict(self)
 
 
+class HasFindingFields(Protocol):
+    """A `Finding`, or the record of one in a document."""
+
+    @property
+    def where(self) -> str:
+        """Field, tensor or file."""
+        ...
+
+    @property
+    def got(self) -> str:
+        """What the input holds."""
+        ...
+
+
+AnyFinding = TypeVar("AnyFinding", bound=HasFindingFields)
+
+
+def most_telling(findings: Sequence[AnyFinding]) -> AnyFinding:
+    """Returns the one to show when only one is shown: the first that says more than that a file has other bytes."""
+
+    def says_more(one: AnyFinding) -> bool:
+        return not _SHA256.search(one.got) and not one.where.endswith("size_bytes")
+
+    return next(filter(says_more, findings), findings[0])
+
+
 class AssayError(Exception):
     """A finding that ends the work; subclasses say who must act."""
 
@@ -88,6 +118,12 @@ class EvidenceError(AssayError):
     """A report, capture or piece of evidence is incomplete or altered."""
 
     exit_code: ClassVar[int] = 4
+
+
+class IncompleteError(AssayError):
+    """Work ended before it was done, by a full disk or a kill: nothing is damaged, and nothing is decided."""
+
+    exit_code: ClassVar[int] = 3
 
 
 class UsageError(AssayError):

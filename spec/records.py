@@ -12,11 +12,12 @@ On disk a record is Markdown that a person reads as it is: a heading, then one f
     - Prerequisites: none
     - Supersedes: ADR-0003
 
-The list is read strictly: every field once, in this order, none empty.
+The list is read strictly: every field once, in this order, none empty. Links and record ids in any text of the file
+lead to something that exists.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,16 +42,26 @@ FIELDS: Final[tuple[str, ...]] = (
 )
 """The fields of the list, in their order; lower case with underscores they are the fields of the document."""
 
+_LISTS: Final = ("Prerequisites", "Supersedes")
 _FORMS: Final[Mapping[str, str]] = {
     "status": "proposed, accepted or superseded",
     "date": "a day as 2026-11-29",
     "evidence": "at least one item, divided by semicolons",
     "prerequisites": "ids as ADR-0001, divided by commas, or none",
     "supersedes": "ids as ADR-0001, divided by commas, or none",
+    "claim_boundary": "what the evidence does not show, in a sentence",
 }
+_EMPTY_WORDS: Final = frozenset(
+    {"none", "nothing", "n/a", "na", "nil", "-", "--", "\u2013", "\u2014", "tbd", "?", "..."}
+)
+"""Words that fill a field and say nothing; only prerequisites and supersedes may be `none`."""
 _STAGE: Final = "record"
 _SOURCE: Final = "AFN-009, AFN-015: the recovery capsule"
 _HEADING: Final = re.compile(r"# (?P<id>ADR-[0-9]{4}): (?P<title>\S.*)")
+_ID: Final = re.compile(r"\bADR-[0-9]{4}\b")
+_FENCED: Final = re.compile(r"^(```+|~~~+).*?^\1[^\n]*$", re.MULTILINE | re.DOTALL)
+_CODE: Final = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)
+_LINK_TARGET: Final = re.compile(r"\]\(\s*<?([^)\s>]+)|^\s{0,3}\[[^\]]+\]:\s*<?(\S+?)>?\s*$", re.MULTILINE)
 _FIELD: Final = re.compile(r"- (?P<name>[A-Z][A-Za-z ]*?):(?: (?P<text>.*))?")
 
 HEADING = declare(
@@ -100,40 +111,73 @@ LEANING = declare(
 
 @dataclass(frozen=True, slots=True)
 class ParsedRecord:
-    """One file: the record, unless its form is broken, and what is wrong with it."""
+    """One file: the record, unless its form is broken, and what is wrong with it.
+
+    Attributes:
+        file: its name.
+        record: what it says; None when its form is broken.
+        findings: what is wrong with the file by itself.
+        id: the id that its heading or, without one, its name gives; a record with a broken form still exists.
+        links: targets of the Markdown links anywhere in the file, outside code.
+        mentions: ids of records named anywhere in the file but in prerequisites and supersedes.
+    """
 
     file: str
     record: DecisionRecord | None
     findings: tuple[Finding, ...]
+    id: str | None = None
+    links: tuple[str, ...] = ()
+    mentions: tuple[str, ...] = ()
 
 
 def parse_record(text: str, file: str) -> ParsedRecord:
     """Reads one file; `file` is its name, for findings and for the rule that it starts with the id."""
     lines = text.splitlines()
     heading = _HEADING.fullmatch(lines[0].rstrip()) if lines else None
+    links, mentions = _references(text)
     if heading is None:
         got = lines[0] if lines else "an empty file"
         finding = Finding.of(HEADING, _STAGE, f"{file}: line 1", expected="# ADR-nnnn: title", got=got)
-        return ParsedRecord(file, None, (finding,))
+        return ParsedRecord(file, None, (finding,), id_of_name(file), links, mentions)
+    id_ = heading["id"]
     fields, findings = _fields(lines[1:], file)
+    record = None
+    if not findings:
+        try:
+            record = _record(id_, heading["title"], fields)
+        except ValidationError as error:
+            findings = _value_findings(error, file)
+        findings += [
+            Finding.of(
+                VALUE, _STAGE, f"{file}: {name}", expected=_FORMS.get(_key(name), "a sentence"), got=said
+            )
+            for name, said in fields.items()
+            if name not in _LISTS and said.strip("`*_. ").lower() in _EMPTY_WORDS and said
+        ]
     if findings:
-        return ParsedRecord(file, None, tuple(findings))
-    try:
-        record = _record(heading["id"], heading["title"], fields)
-    except ValidationError as error:
-        return ParsedRecord(file, None, tuple(_value_findings(error, file)))
-    if not file.startswith(record.id):
-        findings.append(
-            Finding.of(FILE, _STAGE, file, expected=f"a name that starts with {record.id}", got=file)
-        )
-    return ParsedRecord(file, record, tuple(findings))
+        return ParsedRecord(file, None, tuple(findings), id_, links, mentions)
+    if not file.startswith(id_):
+        findings.append(Finding.of(FILE, _STAGE, file, expected=f"a name that starts with {id_}", got=file))
+    return ParsedRecord(file, record, tuple(findings), id_, links, mentions)
+
+
+def id_of_name(file: str) -> str | None:
+    """Returns the id that a file name starts with."""
+    found = _ID.match(file)
+    return found[0] if found else None
 
 
 def judge_together(parsed: Iterable[ParsedRecord]) -> list[Finding]:
-    """Returns what is wrong with records as a whole: ids, links, superseding and cycles."""
+    """Returns what is wrong with records as a whole: ids, links, superseding and cycles.
+
+    A record whose form is broken exists: what it says of others is unknown, and no finding is made of that.
+    """
     findings: list[Finding] = []
     by_id: dict[str, DecisionRecord] = {}
     files: dict[str, str] = {}
+    parsed = list(parsed)
+    known = {one.id for one in parsed if one.id}
+    is_whole = all(one.record for one in parsed)
     for one in parsed:
         if one.record is None:
             continue
@@ -143,7 +187,26 @@ def judge_together(parsed: Iterable[ParsedRecord]) -> list[Finding]:
             continue
         by_id[one.record.id] = one.record
         files[one.record.id] = one.file
-    return [*findings, *_links(by_id), *_superseding(by_id), *_cycles(by_id)]
+    mentioned = [
+        Finding.of(LINK, _STAGE, f"{one.id or one.file}: text", expected="a record that exists", got=id_)
+        for one in parsed
+        for id_ in one.mentions
+        if id_ not in known
+    ]
+    return [*findings, *_links(by_id, known), *mentioned, *_superseding(by_id, is_whole), *_cycles(by_id)]
+
+
+def _references(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns the targets of all links, and all record ids outside code, the heading and the two lists of ids."""
+    bare = _CODE.sub(" ", _FENCED.sub("", text))
+    links = [one or other for one, other in _LINK_TARGET.findall(bare)]
+    rest = re.sub(r"^(# .*|- (?:Prerequisites|Supersedes):.*(?:\n  .*)*)$", "", bare, flags=re.MULTILINE)
+    rest = re.sub(r"\]\([^)]*\)", "]", rest)
+    return tuple(dict.fromkeys(links)), tuple(dict.fromkeys(_ID.findall(rest)))
+
+
+def _key(name: str) -> str:
+    return name.lower().replace(" ", "_")
 
 
 def _fields(lines: list[str], file: str) -> tuple[dict[str, str], list[Finding]]:
@@ -175,9 +238,9 @@ def _fields(lines: list[str], file: str) -> tuple[dict[str, str], list[Finding]]
 
 
 def _record(id_: str, title: str, fields: Mapping[str, str]) -> DecisionRecord:
-    values: dict[str, object] = {name.lower().replace(" ", "_"): text for name, text in fields.items()}
+    values: dict[str, object] = {_key(name): text for name, text in fields.items()}
     values["evidence"] = [part for part in map(str.strip, fields["Evidence"].split(";")) if part]
-    for name in ("Prerequisites", "Supersedes"):
+    for name in _LISTS:
         text = fields[name]
         values[name.lower()] = [] if text == "none" else [part.strip() for part in text.split(",")]
     return DecisionRecord.model_validate({"id": id_, "title": title, **values})
@@ -195,13 +258,13 @@ def _value_findings(error: ValidationError, file: str) -> list[Finding]:
     return findings
 
 
-def _links(by_id: Mapping[str, DecisionRecord]) -> list[Finding]:
+def _links(by_id: Mapping[str, DecisionRecord], known: Collection[str]) -> list[Finding]:
     findings = []
     for record in by_id.values():
         for name, ids in (("Prerequisites", record.prerequisites), ("Supersedes", record.supersedes)):
             findings += [
                 Finding.of(LINK, _STAGE, f"{record.id}: {name}", expected="a record that exists", got=id_)
-                for id_ in ids if id_ not in by_id
+                for id_ in ids if id_ not in known
             ]  # fmt: skip
         if record.status != "superseded":
             findings += [
@@ -212,8 +275,8 @@ def _links(by_id: Mapping[str, DecisionRecord]) -> list[Finding]:
     return findings
 
 
-def _superseding(by_id: Mapping[str, DecisionRecord]) -> list[Finding]:
-    """A proposal supersedes nothing yet."""
+def _superseding(by_id: Mapping[str, DecisionRecord], is_whole: bool) -> list[Finding]:
+    """A proposal supersedes nothing yet; a record that can't be read may supersede any."""
     findings = []
     in_force = {id_: one for id_, one in by_id.items() if one.status != "proposed"}
     for id_, record in by_id.items():
@@ -223,7 +286,7 @@ def _superseding(by_id: Mapping[str, DecisionRecord]) -> list[Finding]:
             findings.append(
                 Finding.of(UNMARKED, _STAGE, f"{id_}: Status", expected=expected, got=record.status)
             )
-        if not by and record.status == "superseded":
+        if is_whole and not by and record.status == "superseded":
             findings.append(
                 Finding.of(
                     ORPHAN, _STAGE, f"{id_}: Status", expected="a record that supersedes it", got="none"

@@ -14,7 +14,7 @@ from assay.provenance.components import Component
 from assay.provenance.evidence.ledger import Chain, Entry
 from assay.provenance.evidence.subjects import SourceTree, bench
 from assay.provenance.gates.base import Gate
-from assay.provenance.gates.inputs import INPUTS
+from assay.provenance.gates.inputs import INPUTS, gate_command
 from assay.spec.documents.base import FindingRecord
 from assay.spec.documents.evidence import Bench, Evidence, Subject
 from assay.spec.documents.run import LabelRecord, OutcomeText, SupportRecord
@@ -261,17 +261,21 @@ def _next_steps(labels: Sequence[LabelRecord], registry: Registry, *, is_damaged
     def wanted(state: State) -> list[str]:
         return sorted({id_ for one in labels for id_, found in one.gates.items() if found == state})
 
-    if failing := wanted("fail") + wanted("inconclusive"):
-        steps.append(f"find out why, then run again: assay gate {' '.join(failing)}")
-    if stale := wanted("stale"):
-        steps.append(f"renew stale evidence: assay gate {' '.join(stale)}")
     needs = {gate.id: gate.needs for gate in registry.gates}
-    waiting = wanted("not-run")
-    if now := [id_ for id_ in waiting if not needs[id_]]:
-        steps.append(f"run what has no evidence yet: assay gate {' '.join(now)}")
-    steps += [
-        f"with {' and '.join(INPUTS[need][0] for need in needs[id_])}: assay gate {id_}"
-        for id_ in waiting
-        if needs[id_]
-    ]
+
+    def command(ids: Sequence[str]) -> str:
+        return gate_command(ids, (need for id_ in ids for need in needs[id_]))
+
+    if failing := wanted("fail") + wanted("inconclusive"):
+        steps.append(f"find out why, then run again: {command(failing)}")
+    if stale := wanted("stale"):
+        steps.append(f"renew stale evidence: {command(stale)}")
+    waiting: dict[tuple[str, ...], list[str]] = {}
+    for id_ in wanted("not-run"):
+        waiting.setdefault(tuple(sorted(needs[id_])), []).append(id_)
+    for lacking, ids in sorted(waiting.items()):
+        if not lacking:
+            steps.append(f"run what has no evidence yet: {command(ids)}")
+        else:
+            steps.append(f"with {' and '.join(INPUTS[need][0] for need in lacking)}: {command(ids)}")
     return steps

@@ -96,7 +96,10 @@ class SourceTree:
         return found
 
     def data_digest(self, paths: Iterable[str]) -> str:
-        """Returns the SHA-256 over the names and bytes of the files at or below `paths` (relative to the root)."""
+        """Returns the SHA-256 over the names and bytes of the files at or below `paths` (relative to the root).
+
+        Python source counts by its syntax tree here too, so that a comment in a contract makes nothing stale.
+        """
         total = hashlib.sha256()
         for path in sorted({file for named in paths for file in self._files(named)}):
             name = path.relative_to(self.root).as_posix()
@@ -107,8 +110,11 @@ class SourceTree:
         stamp = _stamp(path)
         kept = self._digests.get(path)
         if kept is None or kept[0] != stamp:
-            with path.open("rb") as file:
-                kept = (stamp, hashlib.file_digest(file, "sha256").hexdigest())
+            if path.suffix == ".py":
+                kept = (stamp, _tree_digest(_tree(path, path.relative_to(self.root).as_posix())))
+            else:
+                with path.open("rb") as file:
+                    kept = (stamp, hashlib.file_digest(file, "sha256").hexdigest())
             self._digests[path] = kept
         return kept[1]
 
@@ -157,21 +163,14 @@ class SourceTree:
         return kept[1]
 
     def _parse(self, name: str, path: Path) -> _Module:
-        try:
-            tree = ast.parse(path.read_bytes())
-        except (SyntaxError, ValueError) as error:
-            raise EvidenceError(
-                Finding.of(SOURCE_SYNTAX, "subjects", name, expected="Python source", got=str(error))
-            ) from error
+        tree = _tree(path, name)
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
         imports = {one for one in _imported_names(tree, package) if self._source(one) is not None}
         for one in (name, *tuple(imports)):  # importing a.b.c runs a and a.b first
             parts = one.split(".")
             above = {".".join(parts[:length]) for length in range(1, len(parts))}
             imports |= {parent for parent in above if self._source(parent) is not None}
-        _drop_bare_strings(tree)
-        digest = hashlib.sha256(ast.dump(tree).encode("utf-8", "surrogatepass")).hexdigest()
-        return _Module(digest, tuple(sorted(imports)))
+        return _Module(_tree_digest(tree), tuple(sorted(imports)))
 
 
 def bench(packages: Iterable[str]) -> Bench:
@@ -211,6 +210,21 @@ def device_name() -> str:
     except (OSError, ValueError):
         pass
     return platform.processor() or platform.machine() or "unknown"
+
+
+def _tree(path: Path, name: str) -> ast.Module:
+    try:
+        return ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError) as error:
+        raise EvidenceError(
+            Finding.of(SOURCE_SYNTAX, "subjects", name, expected="Python source", got=str(error))
+        ) from error
+
+
+def _tree_digest(tree: ast.Module) -> str:
+    """Returns the digest of a syntax tree without docstrings and attribute comments; `tree` loses them."""
+    _drop_bare_strings(tree)
+    return hashlib.sha256(ast.dump(tree).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _stamp(path: Path) -> _Stamp:

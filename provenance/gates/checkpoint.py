@@ -5,7 +5,7 @@ import shutil
 from assay.impl.stores.checkpoint import judge_checkpoint
 from assay.provenance.gates.base import GateContext, GateResult
 from assay.spec.clauses import Authority, declare
-from assay.spec.errors import Finding
+from assay.spec.errors import Finding, most_telling
 from assay.spec.judgement import Judgement, JudgeOptions
 from assay.spec.verdicts import Outcome, Verdict
 
@@ -30,7 +30,9 @@ def real_description(context: GateContext) -> GateResult:
         "facts": judgement.facts,
     }
     if judgement.faults:
-        return GateResult(Outcome.FAIL, measurements, tuple(judgement.faults), judgement.faults[0].line)
+        return GateResult(
+            Outcome.FAIL, measurements, tuple(judgement.faults), most_telling(judgement.faults).line
+        )
     lacking = [name for name in ("config", "hash", "index", "inventory") if areas.get(name) != "accepted"]
     if lacking:
         reason = f"not judged in full: {', '.join(lacking)}"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from assay.provenance.gates.base import GateContext, GateResult
-from assay.spec.errors import Finding
+from assay.spec.errors import Finding, most_telling
 from assay.spec.profiles import PROFILES, profile_document
 from assay.spec.rules import judge_contract, read_upstream
 from assay.spec.verdicts import Outcome
@@ -34,5 +34,5 @@ def upstream(context: GateContext) -> GateResult:
 
 def _result(findings: tuple[Finding, ...], measurements: Mapping[str, object]) -> GateResult:
     if findings:
-        return GateResult(Outcome.FAIL, dict(measurements), findings, findings[0].line)
+        return GateResult(Outcome.FAIL, dict(measurements), findings, most_telling(findings).line)
     return GateResult(Outcome.PASS, dict(measurements))

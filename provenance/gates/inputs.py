@@ -3,7 +3,7 @@
 import importlib.util
 import platform
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +34,11 @@ INPUTS: Final[Mapping[str, tuple[str, Callable[[Path | None], bool]]]] = {
     "metal": ("an Apple GPU", _has_metal),
 }
 """Word -> (what to bring, whether it is here)."""
+
+
+def gate_command(ids: Iterable[str], needs: Iterable[str]) -> str:
+    """Returns one command that runs the gates `ids`, which need `needs`; only DIR is left to fill in."""
+    return " ".join(["assay gate", *ids, *(["--checkpoint DIR"] if "checkpoint" in set(needs) else [])])
 
 
 def missing_inputs(needs: tuple[str, ...], checkpoint: Path | None) -> tuple[str, ...]:

@@ -30,7 +30,8 @@ def select(
 
     Args:
         gates: the registry.
-        names: gate ids or their beginnings (`contract` means `contract` and `contract.*`); these run and must decide.
+        names: gate ids or their beginnings; these run and must decide. Whole words are looked for first
+            (`contract` means `contract` and `contract.*`, `text.cases` not `text.cases-miniature`), then beginnings.
         only: as `names`, but without the demand to decide; both narrow the run, none means all.
         require: as `names`; these must decide, and count as not run if the run was narrowed to others.
 
@@ -53,9 +54,13 @@ def select(
 
 def _match(gates: Sequence[Gate], patterns: Sequence[str]) -> set[str]:
     found: set[str] = set()
-    for pattern in (part for one in patterns for part in one.split(",") if part):
+    for pattern in (part.strip() for one in patterns for part in one.split(",")):
         stem = pattern.removesuffix("*").rstrip(".")
-        matches = {gate.id for gate in gates if not stem or f"{gate.id}.".startswith(f"{stem}.")}
+        matches = {
+            gate.id for gate in gates if pattern and (not stem or f"{gate.id}.".startswith(f"{stem}."))
+        }
+        if stem and not matches:
+            matches = {gate.id for gate in gates if gate.id.startswith(stem)}
         if not matches:
             ids = [gate.id for gate in gates]
             close = difflib.get_close_matches(pattern, ids, n=3)

@@ -30,7 +30,12 @@ class GateRecord(Document):
 
 
 class LabelRecord(Document):
-    """The computed status of one component, and what is missing for the next rung."""
+    """The computed status of one component, and what is missing for the next rung.
+
+    Attributes:
+        claim: what the reached rungs allow to say, and no more; empty for a hypothesis.
+        not_shown: what higher rungs would allow to say, each with its rung.
+    """
 
     component: str
     title: str
@@ -39,6 +44,7 @@ class LabelRecord(Document):
     missing: list[str]
     gates: dict[str, str]
     stale: list[str] = Field(default_factory=list)
+    not_shown: list[str] = Field(default_factory=list)
 
 
 class SupportRecord(Document):
@@ -80,3 +86,4 @@ class Run(Document):
     not_claimed: list[str] = Field(default_factory=list)
     next_steps: list[str] = Field(default_factory=list)
     head: Sha256 | None = None
+    cut_off: bool = False

@@ -118,3 +118,36 @@ def test_a_copy_under_another_number_is_found_in_both_ways(project: Path) -> Non
         ("record.id.file", "ADR-0002-copy.md"),
         ("record.id.unique", "ADR-0001"),
     ]
+
+
+@pytest.mark.parametrize(
+    "link", ["[x](nowhere.md)", "[gone](ADR-9999-x.md)", "![x](no.png)", "[x][r]\n\n[r]: no.md"]
+)
+@pytest.mark.parametrize("place", ["field", "text"])
+def test_a_link_that_leads_nowhere_is_named(project: Path, link: str, place: str) -> None:
+    path = write(project, "`test_a.py`")
+    inline, _, definition = link.partition("\n\n")
+    whole = path.read_text()
+    whole = (
+        whole.replace("Decision: d", f"Decision: {inline}") if place == "field" else f"{whole}\n{inline}\n"
+    )
+    path.write_text(f"{whole}\n{definition}\n")
+    assert places(judge(path)) == [("record.link.target", "ADR-0001: text")]
+
+
+@pytest.mark.parametrize(
+    "link", ["[x](../test_a.py)", "[x](#part)", "[x](https://example.org)", "[x](ADR-0001-x.md#y)"]
+)
+def test_a_link_to_a_file_that_exists_is_accepted(project: Path, link: str) -> None:
+    path = write(project, "`test_a.py`")
+    path.write_text(f"{path.read_text()}\n{link}\n")
+    assert judge(path).verdict is Verdict.ACCEPTED
+
+
+def test_a_missing_field_is_one_finding_and_makes_no_false_link(project: Path) -> None:
+    path = write(project, "`test_a.py`")
+    path.write_text(path.read_text().replace("Prerequisites: none", "Prerequisites: ADR-0002"))
+    other = write(project, "`test_a.py`", "ADR-0002-x.md")
+    text = other.read_text().replace("ADR-0001", "ADR-0002").replace("- Claim boundary: c\n", "")
+    other.write_text(text)
+    assert places(judge(project / "docs")) == [("record.form.field", "ADR-0002-x.md: Claim boundary")]

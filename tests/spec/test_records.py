@@ -168,3 +168,37 @@ def test_a_record_that_needs_itself_is_a_cycle() -> None:
     assert judged(record(1, Prerequisites="ADR-0001")) == [
         ("record.link.cycle", "ADR-0001: Prerequisites", "ADR-0001")
     ]
+
+
+@pytest.mark.parametrize("words", ["none", "None.", "`none`", "n/a", "-", "TBD", "Nothing"])
+@pytest.mark.parametrize("name", ["Claim boundary", "Decision", "Rejected shortcut"])
+def test_a_field_that_says_nothing_is_empty(name: str, words: str) -> None:
+    parsed = parse_record(text(**{name.replace(" ", "_"): words}), "ADR-0001-x.md")
+    assert places(parsed) == [("record.form.value", f"ADR-0001-x.md: {name}")]
+    assert parsed.record is None
+
+
+def test_a_record_whose_form_is_broken_still_exists_for_the_others() -> None:
+    broken = parse_record(text(2, Claim_boundary=""), "ADR-0002-x.md")
+    unread = parse_record("# Something else", "ADR-0003-x.md")
+    assert broken.record is unread.record is None
+    leaning = record(1, Prerequisites="ADR-0002, ADR-0003")
+    assert judged(leaning, broken, unread) == []
+    assert judged(record(1, Status="superseded"), broken) == []
+
+
+def test_links_and_ids_are_read_from_fields_and_free_text_but_not_from_code() -> None:
+    words = "see [x](a.md#part), `[no](code.md)` and ADR-0007"
+    parsed = parse_record(
+        text(Decision=words, Prerequisites="ADR-0008")
+        + "\n\n[gone](<b.md>)\n\n[r]: c.md\n\n```\n[no](d.md) ADR-0009\n```\n",
+        "ADR-0001-x.md",
+    )
+    assert parsed.links == ("a.md#part", "b.md", "c.md")
+    assert parsed.mentions == ("ADR-0007",)
+
+
+def test_a_record_that_a_text_names_must_exist() -> None:
+    assert judged(record(1, Decision="as in ADR-0007")) == [
+        ("record.link.missing", "ADR-0001: text", "ADR-0007")
+    ]

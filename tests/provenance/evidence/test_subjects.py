@@ -22,6 +22,7 @@ FILES = {
     "impl/parts/two.py": "import importlib\n\nlate = importlib.import_module('assay.spec.unrelated')\n",
     "fixtures/a/x.bin": "bytes",
     "spec/profiles/p.json": "{}",
+    "spec/profiles/__init__.py": '"""Profiles."""\n\nNAMES = ("p",)\n',
 }
 TOP = Component("top", "Top", "Claims.", ("assay.impl.top",), ("fixtures/a",), ("spec/profiles",))
 
@@ -152,3 +153,12 @@ def test_a_module_that_does_not_parse_is_an_error_that_names_it(root: Path) -> N
 
 def test_the_bench_names_absent_packages() -> None:
     assert bench(["no-such-distribution"]).packages == {"no-such-distribution": "absent"}
+
+
+def test_a_comment_in_python_source_of_the_contract_changes_nothing_and_a_value_does(root: Path) -> None:
+    path = root / "spec/profiles/__init__.py"
+    before = SourceTree(root).subject(TOP)
+    edit(path, lambda text: text.replace("Profiles.", "All profiles.") + "# a comment\n")
+    assert SourceTree(root).subject(TOP) == before
+    edit(path, lambda text: text.replace('"p"', '"q"'))
+    assert SourceTree(root).subject(TOP).contract != before.contract

@@ -48,7 +48,7 @@ def test_a_named_gate_outside_only_is_left_out_but_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [(["contrakt"], [], []), ([], ["nope"], []), ([], [], ["contract.rule"])]
+    "arguments", [(["contrakt"], [], []), ([], ["nope"], []), ([], [], ["contract.rulez"])]
 )
 def test_an_unknown_gate_is_a_usage_error(arguments: tuple[list[str], list[str], list[str]]) -> None:
     with pytest.raises(UsageError) as caught:
@@ -60,3 +60,21 @@ def test_names_and_only_without_a_common_gate_are_a_usage_error() -> None:
     with pytest.raises(UsageError) as caught:
         select(GATES, ["parity"], ["contract"], [])
     assert (caught.value.finding.code, caught.value.finding.where) == ("usage.argument", "--only")
+
+
+@pytest.mark.parametrize("where", [0, 1, 2])
+@pytest.mark.parametrize("pattern", ["", " ", "parity,", ","])
+def test_an_empty_name_is_a_usage_error_and_not_every_gate(where: int, pattern: str) -> None:
+    arguments: list[list[str]] = [[], [], []]
+    arguments[where] = [pattern]
+    with pytest.raises(UsageError) as caught:
+        select(GATES, *arguments)
+    assert (caught.value.finding.code, caught.value.finding.where) == ("usage.argument", "gate")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "ids"),
+    [("par", ["parity"]), ("contract.ch", ["contract.checkpoint"]), ("contractu", ["contractual"])],
+)
+def test_a_beginning_may_end_inside_a_word(pattern: str, ids: list[str]) -> None:
+    assert chosen([], [pattern], [])[0] == ids
