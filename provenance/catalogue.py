@@ -70,6 +70,7 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.provenance.runs",
     "assay.spec.records",
     "assay.oracles.clauses",
+    "assay.provenance.miniature",
     "assay.provenance.oracle_input",
     "assay.mutations.clauses",
     "assay.mutations.code",

@@ -11,14 +11,29 @@ import struct
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from assay.impl.stores.artifact.build import TOKENIZER_FILES, build_artifact
+from assay.impl.stores.artifact.descriptor import DIGEST_KEYS
 from assay.impl.stores.checkpoint_writer import Fill, PlannedTensor, write_checkpoint
+from assay.impl.stores.files import file_digest
 from assay.impl.stores.payload import hash_buffer_values
 from assay.provenance.paths import cache_directory
+from assay.spec.clauses import Authority, declare
 from assay.spec.contract import Contract, expand_tensors
+from assay.spec.errors import AdmissionError, Finding
 from assay.spec.profiles import load_profile, profile_text
 
+if TYPE_CHECKING:
+    from assay.impl.stores.artifact.opened import Artifact
+
+TOKENIZER: Final = declare(
+    "artifact.tokenizer",
+    Authority.RULE,
+    "The tokenizer beside an artifact is the one that it names by digest.",
+    source="field note AFN-004",
+    cause="the tokenizer of another checkpoint, or a re-saved one",
+)
 MINIATURE: Final = "miniature"
 SHARDS: Final = 3
 RULE: Final = "counter rule 1"
@@ -69,13 +84,44 @@ def miniature_artifact() -> Path:
     Raises:
         AssayError: whatever stops the build.
     """
-    from assay.impl.stores.artifact.build import build_artifact
-
     target = cache_directory() / f"miniature-{_made_from()}" / "miniature.gguf"
     if not target.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)
         build_artifact(miniature_checkpoint(), target, replace=True)
     return target
+
+
+def tokenizer_folder(artifact: "Artifact", asked: Path | None) -> Path:
+    """Returns the folder of the tokenizer that an artifact names by digest; an empty place when it names none at hand.
+
+    Args:
+        artifact: admitted.
+        asked: a folder that is said to hold it; its files must have the stated digests.
+
+    Raises:
+        AdmissionError: artifact.tokenizer, for a folder whose files are others.
+    """
+    stated = {
+        name: str(artifact.descriptor.entries[key].python())
+        for name, key in zip(TOKENIZER_FILES, DIGEST_KEYS, strict=True)
+    }
+    if asked is None:
+        own = miniature_checkpoint()
+        return own if _digests(own) == stated else own.parent / "no-tokenizer"
+    got = _digests(asked)
+    for name, digest in stated.items():
+        if got[name] != digest:
+            raise AdmissionError(
+                Finding.of(TOKENIZER, "tokenizer", str(asked / name), expected=digest, got=got[name])
+            )
+    return asked
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    return {
+        name: file_digest(folder / name)[0] if (folder / name).is_file() else "none"
+        for name in TOKENIZER_FILES
+    }
 
 
 def _made_once(target: Path, write: Callable[[Path], None]) -> Path:

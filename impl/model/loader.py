@@ -24,6 +24,8 @@ from assay.impl.model.ple import PleWeights
 from assay.impl.model.qsa import QsaWeights
 from assay.impl.model.residual import Mixer
 from assay.impl.model.tables import FileRows, ResidentRows
+from assay.impl.stores.artifact.opened import Artifact
+from assay.impl.stores.artifact.tensors import ArtifactTensors
 from assay.impl.stores.checkpoint_reader import CheckpointReader
 from assay.impl.stores.inventory import InventoryRow
 from assay.impl.stores.layout import CONFIG_LIMIT_BYTES, CONFIG_NAME
@@ -51,7 +53,7 @@ class Loaded:
     Attributes:
         model: weights and graph.
         config: the parsed config.json.
-        folder: the directory.
+        folder: the directory, or the file of an artifact.
         resident_bytes: bytes of weights in memory.
     """
 
@@ -75,6 +77,23 @@ def load_checkpoint(folder: Path, numerics: Numerics) -> Loaded:
     source = _Source(reader, geometry)
     weights = _weights(source, geometry)
     return Loaded(Model(geometry, weights, numerics), config, folder, source.resident_bytes)
+
+
+def load_artifact(artifact: Artifact, path: Path, numerics: Numerics) -> Loaded:
+    """Returns the model of an admitted artifact; it stays open while rows may be read from it.
+
+    Args:
+        artifact: opened through the private seam.
+        path: its file.
+        numerics: how reductions are made.
+
+    Raises:
+        AdmissionError: model.config, model.tensor, model.hash-buffers, or a damaged page.
+    """
+    config = dict(artifact.config)
+    geometry = read_geometry(config)
+    source = _Source(ArtifactTensors(artifact), geometry)
+    return Loaded(Model(geometry, _weights(source, geometry), numerics), config, path, source.resident_bytes)
 
 
 def stop_ids(loaded: Loaded) -> frozenset[int]:

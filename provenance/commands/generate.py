@@ -1,17 +1,18 @@
-"""`assay generate PATH`: tokens from the MLX model, from ids or from a chat prompt."""
+"""`assay generate PATH`: tokens from the MLX model of a checkpoint or an artifact, from ids or from a chat prompt."""
 
 import argparse
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.provenance.output import emit, emit_json, output_format, say
+from assay.provenance.output import emit, emit_json, emit_json_line, output_format, say
 from assay.spec.errors import Finding, usage_error
 from assay.spec.verdicts import ExitCode
 
 if TYPE_CHECKING:
     from assay.impl.model.generation import Report, Request
     from assay.impl.model.loader import Loaded
+    from assay.impl.stores.artifact.opened import Artifact
     from assay.impl.text.engine import Tokenizer
     from assay.spec.text import TextContract
 
@@ -27,11 +28,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "Example: assay generate CHECKPOINT --ids 5,6,7 --max-new 16 --temperature 0 --private --format json. "
         "No profile is supported yet, so the public route refuses; --private says what the output is worth."
     )
-    parser.add_argument("path", type=Path, metavar="PATH", help="checkpoint directory")
+    parser.add_argument("path", type=Path, metavar="PATH", help="checkpoint directory, or artifact")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--ids", metavar="N,N,...", help="token ids of the prompt")
     what.add_argument("--prompt", metavar="TEXT", help="one user message, rendered with the chat template")
     what.add_argument("--messages", type=Path, metavar="FILE", help="a conversation: a JSON list of messages")
+    parser.add_argument(
+        "--tokenizer", type=Path, metavar="DIR",
+        help="the tokenizer that an artifact names by digest (default: the embedded one, if it is that)",
+    )  # fmt: skip
     parser.add_argument("--system", metavar="TEXT", help="a system message before --prompt")
     parser.add_argument("--max-new", type=int, default=64, metavar="N", help="most new tokens (default: 64)")
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy (default)")
@@ -67,23 +72,59 @@ def run(arguments: argparse.Namespace) -> int:
                 hint="say --private; the output is then stamped `seam: private`",
             )
         )  # fmt: skip
-    if not arguments.path.is_dir():
-        raise usage_error("PATH", expected="a checkpoint directory", got=str(arguments.path))
+    if not arguments.path.is_dir() and not arguments.path.is_file():
+        raise usage_error("PATH", expected="a checkpoint directory or an artifact", got=str(arguments.path))
+    if arguments.path.is_dir() and arguments.tokenizer is not None:
+        raise usage_error("--tokenizer", expected="an artifact as PATH", got="a directory, which has its own")
     return _generate(arguments)
+
+
+def _opened(path: Path) -> "Artifact | None":
+    """Returns the admitted artifact at a path, or None for a directory.
+
+    A refused artifact's report is printed all the same, that of a structural fixture too, which is admitted and
+    computes nothing.
+    """
+    if path.is_dir():
+        return None
+    from assay.impl.stores.artifact.opened import Artifact, NotAdmittedError, StructuralOnlyError
+
+    try:
+        return Artifact.open(path, is_private=True)
+    except (NotAdmittedError, StructuralOnlyError):
+        from assay.provenance.kinds import judge_path
+        from assay.spec.judgement import JudgeOptions
+
+        emit_json_line(judge_path(path, JudgeOptions(is_private=True)).document(str(path)))
+        raise
+
+
+def _text_folder(arguments: argparse.Namespace, artifact: "Artifact | None") -> Path:
+    """Returns where the tokenizer lies: in the checkpoint, or wherever the one is that the artifact names by digest."""
+    if artifact is None:
+        return Path(arguments.path)
+    from assay.provenance.miniature import tokenizer_folder
+
+    return tokenizer_folder(artifact, arguments.tokenizer)
 
 
 def _generate(arguments: argparse.Namespace) -> int:
     from assay.impl.model.backend import choose_numerics
 
+    artifact = _opened(arguments.path)  # before anything is allocated for it
     numerics = choose_numerics(fast=arguments.fast)  # before the first import of MLX
 
     from assay.impl.model.bank import Bank
     from assay.impl.model.generation import Report, generate
-    from assay.impl.model.loader import load_checkpoint, stop_ids
+    from assay.impl.model.loader import load_artifact, load_checkpoint, stop_ids
 
-    tokenizer = _tokenizer(arguments.path)
-    prompt, prompt_bytes = _prompt(arguments, tokenizer)
-    loaded = load_checkpoint(arguments.path, numerics)
+    folder = _text_folder(arguments, artifact)
+    tokenizer = _tokenizer(folder)
+    prompt, prompt_bytes = _prompt(arguments, tokenizer, folder)
+    if artifact is None:
+        loaded = load_checkpoint(arguments.path, numerics)
+    else:
+        loaded = load_artifact(artifact, arguments.path, numerics)
     geometry = loaded.model.geometry
     bank = Bank(loaded.model, rows=min(geometry.context, len(prompt) + max(arguments.max_new, 0)))
     report, dump = Report(), _Dump(arguments.dump)
@@ -238,7 +279,9 @@ def _valid_ids(tokenizer: "Tokenizer | None", physical_rows: int) -> int:
     return min(ids, physical_rows)
 
 
-def _prompt(arguments: argparse.Namespace, tokenizer: "Tokenizer | None") -> tuple[list[int], bytes | None]:
+def _prompt(
+    arguments: argparse.Namespace, tokenizer: "Tokenizer | None", folder: Path
+) -> tuple[list[int], bytes | None]:
     """Returns the ids of the prompt, and its bytes when it was text."""
     if arguments.ids is not None:
         try:
@@ -252,7 +295,7 @@ def _prompt(arguments: argparse.Namespace, tokenizer: "Tokenizer | None") -> tup
     contract = _contract(tokenizer)
     if contract is None:
         raise usage_error("PATH", expected="the tokenizer of a packaged profile, for text", got="another one")
-    renderer = ChatRenderer.of_directory(arguments.path, contract)
+    renderer = ChatRenderer.of_directory(folder, contract)
     prompt = renderer.render(_messages(arguments), {"add_generation_prompt": True})
     return tokenizer.encode_prompt(prompt), prompt.stream
 

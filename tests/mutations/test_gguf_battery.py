@@ -5,7 +5,7 @@ import pytest
 from assay.impl.stores.artifact.descriptor import fixture_descriptor
 from assay.mutations import gguf
 from assay.mutations.battery import BatteryContext
-from assay.mutations.runner import judge_one, prove_controls, run_batteries
+from assay.mutations.runner import judge_one, prove_controls
 
 CONTEXT = BatteryContext()
 
@@ -22,19 +22,13 @@ def test_mutations_have_names_of_their_own() -> None:
     assert len(names) == len(set(names))
 
 
-def test_every_fortieth_mutation_dies_at_its_own_clause() -> None:
+@pytest.mark.slow
+def test_every_seventh_mutation_dies_at_its_own_clause() -> None:
+    """The whole battery is a gate; a seventh of it meets every kind of edit dozens of times."""
     prove_controls(gguf.BATTERY, CONTEXT)
     mutations = gguf.mutations(CONTEXT)
     assert {
         mutation.id: fate.how
-        for index, mutation in enumerate(mutations[::40])
+        for index, mutation in enumerate(mutations[::7])
         if (fate := judge_one(gguf.BATTERY, index, mutation, CONTEXT)).how != "killed"
     } == {}
-
-
-@pytest.mark.slow
-def test_no_mutation_survives() -> None:
-    run = run_batteries(["gguf"], CONTEXT)
-    counts = run.batteries["gguf"]
-    assert (run.survivors, run.killed_elsewhere) == ([], [])
-    assert counts.killed == counts.total == 2797

@@ -13,7 +13,7 @@ from assay.provenance.cli import main
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["stores.verify", "stores.rows", "stores.experts"])
+@pytest.mark.parametrize("name", ["stores.verify", "stores.rows", "stores.experts", "artifact"])
 def test_a_benchmark_prints_figures_of_its_schema(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from assay.impl.stores.artifact.build import build_artifact
 from assay.impl.stores.artifact.judge import judge_artifact
@@ -15,6 +17,7 @@ from assay.impl.stores.gguf_values import ValueType, scalar
 from assay.impl.stores.gguf_writer import Planned, plan_gguf
 from assay.mutations.store_memory import memory_extent
 from assay.spec.canonical import canonical_json
+from assay.spec.errors import AdmissionError, Finding
 from assay.spec.judgement import Judgement, JudgeOptions
 from assay.spec.verdicts import Verdict
 
@@ -148,3 +151,39 @@ def test_no_entry_is_free(artifact: bytes) -> None:
             free.append(entry.key)
     # Nobody can derive these from the file: their form is all that can be judged.
     assert free == ["ds4.tokenizer.digest", "ds4.tokenizer_config.digest", "ds4.chat_template.digest"]
+
+
+@settings(max_examples=150)
+@given(
+    edits=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=6),
+    length=st.floats(0, 1),
+)
+def test_no_damage_ends_in_anything_but_a_finding(
+    artifact: bytes, edits: list[tuple[float, int]], length: float
+) -> None:
+    data = bytearray(artifact)
+    head = read_gguf(memory_extent(artifact)).data_start
+    for place, value in edits:
+        data[int(place * (head - 1))] = value
+    if length < 0.2:
+        del data[int(length * 5 * len(data)) :]
+    found = findings_of(bytes(data))
+    assert found or bytes(data) == artifact or _is_free_digest(artifact, bytes(data))
+
+
+def findings_of(data: bytes) -> list[Finding]:
+    try:
+        return judged(data).findings
+    except AdmissionError as error:  # the directory itself can't be read
+        return [error.finding]
+
+
+def _is_free_digest(before: bytes, after: bytes) -> bool:
+    """Says whether two artifacts differ in nothing but digests of a tokenizer, which no file can derive."""
+    one, other = (
+        {entry.key: entry.value for entry in read_gguf(memory_extent(data)).entries}
+        for data in (before, after)
+    )
+    return len(before) == len(after) and {key for key in one if one[key] != other.get(key)} <= {
+        "ds4.tokenizer.digest", "ds4.tokenizer_config.digest", "ds4.chat_template.digest"
+    }  # fmt: skip
