@@ -11,13 +11,13 @@ from types import TracebackType
 from typing import Final, Self
 
 _GATHER_BYTES: Final = 1 << 18
-_WAITING: Final = 8
+_WAITING: Final = 4
 
 
 class BackgroundHash:
     """A digest that is fed in order and asked for once; use it in a `with` block.
 
-    At most eight pieces wait. What is fed must not be changed afterwards; a mutable buffer is copied.
+    At most four pieces wait. What is fed must not be changed afterwards; a mutable buffer is copied.
     """
 
     def __init__(self) -> None:

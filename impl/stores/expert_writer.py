@@ -22,6 +22,7 @@ SUPPLY: Final = declare(
     cause="a source tensor of another shape or type than planned",
 )
 
+_JOINED_BYTES: Final = 1 << 18
 Components = Callable[[Layer, int, int], bytes | bytearray | memoryview]
 """(layer, role, expert) -> the bytes of that component; asked for in the order of the store."""
 
@@ -55,7 +56,7 @@ def fill_expert_store(draft: Draft, start: int, manifest: Manifest, components: 
 def _write_records(
     draft: Draft, start: int, manifest: Manifest, components: Components, payload: BackgroundHash
 ) -> None:
-    """Writes every record in one piece and feeds the payload digest."""
+    """Writes every record, small ones in one piece, and feeds the payload digest."""
     end = manifest.header.data_offset
     for layer in manifest.layers:
         payload.update(bytes(layer.data_offset - end))  # less than a page: the plan is canonical
@@ -74,9 +75,12 @@ def _write_records(
                         )
                     )
                 parts.append(data)
-            record = b"".join(parts)
-            draft.write(start + layer.data_offset + expert * layer.record_bytes, record)
-            payload.update(record)
+            place = start + layer.data_offset + expert * layer.record_bytes
+            # Joining costs a copy, and a system call costs more than copying a small record.
+            for part in parts if layer.record_bytes > _JOINED_BYTES else [b"".join(parts)]:
+                draft.write(place, part)
+                payload.update(part)
+                place += memoryview(part).nbytes
         end = layer.data_offset + layer.data_bytes
 
 

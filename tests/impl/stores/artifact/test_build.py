@@ -5,6 +5,7 @@ import os
 import signal
 import struct
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from assay.impl.stores.checkpoint_writer import PlannedTensor
 from assay.impl.stores.extents import Filesystem
 from assay.impl.stores.publication import PublicationError
 from assay.mutations.store_faults import Fault, PublicationContract
+from assay.provenance.benchmarks.artifact import _write_source
 from assay.spec.errors import AdmissionError, AssayError
 from assay.spec.judgement import JudgeOptions
 from assay.spec.verdicts import Verdict
@@ -401,3 +403,15 @@ def test_a_publication_error_names_its_step(miniature: Path, tmp_path: Path) -> 
     with pytest.raises(PublicationError) as caught:
         build_artifact(miniature, tmp_path / "absent" / "x.gguf")
     assert (caught.value.finding.code, caught.value.finding.where) == ("publish.create", "x.gguf")
+
+
+@pytest.mark.slow
+def test_memory_holds_a_few_records_and_not_the_model(tmp_path: Path) -> None:
+    """Records of 3.75 MiB: the whole is many times what is ever held."""
+    size = _write_source(tmp_path / "source", 96)
+    tracemalloc.start()
+    build_artifact(tmp_path / "source", tmp_path / "built.gguf")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert size > 96 << 20
+    assert peak < 9 * (15 << 18)
