@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from assay.mutations.code_reasons import SINGLE, TEXT, kind_of
+from assay.mutations.code_reasons import FUNCTIONS, SINGLE, TEXT, kind_of
 from assay.spec.clauses import Authority, declare
 from assay.spec.documents.mutation_run import (
     AreaCounts,
@@ -135,8 +135,8 @@ def run_code(sample: int | None, seed: int, jobs: int, build: Path | None = None
     if not any(folder.glob("mutants/src/assay/oracles/*.meta")):
         _mutmut(folder, [FIRST], jobs)
     everything = list(mutants(folder))
-    kinds = {one.name: kind_of(one.original, one.mutated) for one in everything}
-    asked = [one for one in everything if kinds[one.name] is not TEXT]
+    asked = [one for one in everything if _is_asked(one)]
+    left = len(everything) - len(asked)
     if sample is not None:
         drawn = random.Random(seed).sample(asked, min(sample, len(asked)))  # noqa: S311 - a draw that can be repeated
         asked = sorted(drawn, key=lambda one: one.name)
@@ -145,7 +145,7 @@ def run_code(sample: int | None, seed: int, jobs: int, build: Path | None = None
         _mutmut(folder, waiting, jobs)
     names = {one.name for one in asked}
     fates = [one for one in mutants(folder) if one.name in names]
-    return summary(fates, len(everything), sum(kind is TEXT for kind in kinds.values()), sample, seed)
+    return summary(fates, len(everything), left, sample, seed)
 
 
 def not_run(reason: str) -> MutationRun:
@@ -191,7 +191,13 @@ def mutants(folder: Path) -> Iterator[Mutant]:
             yield Mutant(name, module, function, sources[f"{stem}__mutmut_orig"], sources[short], code)
 
 
-def summary(fates: list[Mutant], generated: int, texts: int, sample: int | None, seed: int) -> MutationRun:
+def _is_asked(one: Mutant) -> bool:
+    if f"{one.module}.{one.function}" in FUNCTIONS:
+        return False
+    return kind_of(one.original, one.mutated) is not TEXT
+
+
+def summary(fates: list[Mutant], generated: int, left: int, sample: int | None, seed: int) -> MutationRun:
     """Counts what became of the mutants; a survivor with a written reason counts as equivalent."""
     total: Counter[str] = Counter(one.module for one in fates)
     killed: Counter[str] = Counter(one.module for one in fates if one.exit_code in KILLED)
@@ -210,7 +216,7 @@ def summary(fates: list[Mutant], generated: int, texts: int, sample: int | None,
         survivors.append(_record(one))
     equivalent = sum(map(len, excused.values()))
     drawn = (
-        "" if sample is None else f"{len(fates)} drawn with seed {seed} out of {generated - texts}: the rest"
+        "" if sample is None else f"{len(fates)} drawn with seed {seed} out of {generated - left}: the rest"
     )
     counts = BatteryCounts(
         total=len(fates),
@@ -228,7 +234,10 @@ def summary(fates: list[Mutant], generated: int, texts: int, sample: int | None,
             for module, count in sorted(total.items())
         },
         controls={"clean pass": True, "forced failure": True},
-        not_run=[*([drawn] if drawn else []), f"{texts} of {generated} mutants: {TEXT.reason}"],
+        not_run=[
+            *([drawn] if drawn else []),
+            f"{left} of {generated} mutants: {TEXT.reason}; or the function says why in code_reasons",
+        ],
         excused=[
             Excused(mutations=sorted(names), reason=reason) for reason, names in sorted(excused.items())
         ],
@@ -284,6 +293,7 @@ _CONFIGURATION: Final = f"""\
 [tool.pytest.ini_options]
 testpaths = ["tests"]
 addopts = ["--import-mode=importlib", "-p", "no:cacheprovider"]
+filterwarnings = ["error"]
 markers = ["slow", "fuzz", "sign", "upstream", "checkpoint", "metal"]
 
 [tool.mutmut]

@@ -102,6 +102,20 @@ KINDS: Final = (
     Kind("strict-zip", "the lengths were compared before; strict is a second lock", _WithoutStrict),
 )
 
+_AT_IMPORT: Final = (
+    "it runs while its module is imported, before mutmut switches a mutant on, so no test can see one"
+)
+_OF_TEXT: Final = "it makes the words of a refusal"
+FUNCTIONS: Final = {
+    "catalogue._real": _AT_IMPORT,
+    "catalogue._whole": _AT_IMPORT,
+    "catalogue._named": _AT_IMPORT,
+    "signature._form": _OF_TEXT,
+    "checks.shape_text": _OF_TEXT,
+    "checks.first_non_finite": _OF_TEXT,
+}
+"""`module.function` -> why none of its mutants is asked for."""
+
 SINGLE: Final[dict[str, str]] = {}
 """`module.function:digest of the diff` -> why this one mutant changes nothing that matters."""
 

@@ -62,7 +62,7 @@ def test_fates_are_counted_once_and_a_survivor_is_shown_with_its_diff() -> None:
         mutant("a", 1), mutant("b", -24), mutant("c", 0), mutant("d", 33), mutant("e", -11), mutant("f", None),
         mutant("g", 0, "return x.astype(np.float64)", "return x.astype(None)"),
     ]  # fmt: skip
-    run = code.summary(fates, generated=20, texts=3, sample=7, seed=5)
+    run = code.summary(fates, generated=20, left=3, sample=7, seed=5)
     counts = run.batteries["code"]
     assert (counts.total, counts.killed, counts.survived, counts.equivalent, counts.invalid) == (
         7,
@@ -162,3 +162,15 @@ def test_a_sample_belongs_to_the_battery_of_code(arguments: tuple[str, ...]) -> 
     with pytest.raises(UsageError) as caught:
         run(*arguments)
     assert caught.value.finding.where == "--sample"
+
+
+def test_a_function_that_is_left_out_is_there() -> None:
+    """A reason for a function that was renamed would excuse nothing, or the wrong thing."""
+    import importlib
+
+    from assay.mutations.code_reasons import FUNCTIONS
+
+    for place, reason in FUNCTIONS.items():
+        module, name = place.split(".")
+        assert callable(getattr(importlib.import_module(f"assay.oracles.{module}"), name))
+        assert reason

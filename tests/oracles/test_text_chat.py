@@ -167,3 +167,11 @@ def test_made_up_conversations_render_alike_or_fail_alike(
     except ContractError as error:
         got = error.finding.code
     assert got == expected
+
+
+def test_every_control_character_is_escaped_as_json_has_it() -> None:
+    from assay.oracles.chat import to_json
+
+    assert to_json("\r\t\b\f\n") == '"\\r\\t\\b\\f\\n"'
+    assert to_json("\x00\x1f \x7f") == '"\\u0000\\u001f \x7f"'
+    assert to_json('"\\') == '"\\"\\\\"'

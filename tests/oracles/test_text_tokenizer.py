@@ -110,3 +110,51 @@ def test_trimming_agrees_with_python_at_both_ends_for_every_code_point() -> None
         and trimmed(f"{chr(code)}x{chr(code)}") != f"{chr(code)}x{chr(code)}".strip()
     ]
     assert wrong == []
+
+
+def test_the_byte_alphabet_leaves_visible_latin_as_it_is() -> None:
+    """By the published rule: 33..126, 161..172 and 174..255 are themselves; the 68 others follow from U+0100 on."""
+    from assay.oracles.tokenizer import _alphabet
+
+    table = _alphabet()
+    own = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [value for value in range(256) if value not in own]
+    assert [table[value] for value in own] == [chr(value) for value in own]
+    assert [table[value] for value in others] == [chr(0x100 + place) for place in range(68)]
+    assert (len(table), table[0x20], table[0x0A], table[0xAD]) == (256, "\u0120", "\u010a", "\u0143")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("'S x", ["'S", " x"]),
+        ("'VEx", ["'VE", "x"]),
+        ("'\u017fx", ["'\u017f", "x"]),
+        ("'\u017f\u017f", ["'\u017f", "\u017f"]),
+        ("don'\u017fe", ["don", "'\u017f", "e"]),
+        ("'v\u017f", ["'v\u017f"]),
+        ("!?\n\n\nx", ["!?\n\n\n", "x"]),
+        ("!?.;x", ["!?.;", "x"]),
+        ("   x", ["  ", " x"]),
+        ("\n", ["\n"]),
+        ("a\nb", ["a", "\n", "b"]),
+        ("\n  b", ["\n", " ", " b"]),
+        (" a", [" a"]),
+    ],
+)
+def test_contractions_runs_and_line_ends_by_hand(text: str, expected: list[str]) -> None:
+    assert pieces(text) == expected
+
+
+def test_data_follows_the_mark_rule_of_its_tables() -> None:
+    """With marks outside of words x + U+0301 is two pieces, so that the merge across them can't be made."""
+    vocabulary = {"x": 0, "Ì": 1, "ģ": 2, "xÌ": 3, "Ìģ": 4}
+    newer = Oracle(Tables(vocabulary, [("x", "Ì")], {}))
+    older = Oracle(Tables(vocabulary, [("x", "Ì")], {}, marks_in_words=False))
+    assert newer.encode_data("x\u0301") == [3, 2]
+    assert older.encode_data("x\u0301") == [0, 1, 2]
+
+
+def test_the_merge_of_lowest_rank_is_made_first_wherever_it_stands() -> None:
+    vocabulary = {"a": 0, "b": 1, "c": 2, "ab": 3, "bc": 4}
+    assert Oracle(Tables(vocabulary, [("b", "c"), ("a", "b")], {})).encode_data("abc") == [0, 4]

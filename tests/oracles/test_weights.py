@@ -80,3 +80,30 @@ def test_nothing_and_role_zero_may_be_asked() -> None:
 
 def test_a_role_beyond_64_bits_is_refused() -> None:
     assert_refused("oracle.argument.domain", "role", lambda: weights.values(2**64, 0, 1))
+
+
+def rule(**arguments: object) -> list[str]:
+    from assay.oracles.catalogue import rule_values
+
+    return [f"{value:.9g}" for value in rule_values(**arguments)]
+
+
+def test_the_operation_gives_stored_values_of_a_name_from_any_place() -> None:
+    """The numbers of the tests above: rounded to BF16 unless told not to, one value unless told how many."""
+    assert rule(name=EMBEDDING) == ["-0.0122680664"]
+    assert rule(name=EMBEDDING, first=1, count=3) == ["0.083984375", "-0.0209960938", "-0.0600585938"]
+    assert rule(name=EMBEDDING, first=2, bf16=False) == ["-0.0209875479"]
+    assert rule(role=100, count=2, bf16=False) == ["0.0673278794", "0.101623535"]
+    assert rule(role=100, first=2) == ["-0.0138549805"]
+    assert rule(role=0, count=0) == []
+
+
+def test_the_operation_is_asked_by_a_name_or_a_role_within_its_range() -> None:
+    from assay.oracles.catalogue import rule_values
+
+    for arguments in ({}, {"name": "a", "role": 1}):
+        assert_refused("oracle.argument.domain", "name", lambda given=arguments: rule_values(**given))
+    for name, value in (("count", -1), ("count", 2**24 + 1), ("first", -1), ("first", 2**63 + 1)):
+        given = {"role": 1, name: value}
+        assert_refused("oracle.argument.domain", name, lambda given=given: rule_values(**given))
+    assert len(rule_values(name="a", first=2**63)) == 1
