@@ -53,6 +53,7 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.provenance.gates.parity",
     "assay.provenance.captures.regenerate",
     "assay.provenance.kinds",
+    "assay.provenance.usage",
     "assay.provenance.evidence.claims",
     "assay.provenance.evidence.ledger",
     "assay.provenance.evidence.run_log",

@@ -1,6 +1,5 @@
 """The command line: finds the command, runs it, and turns every ending into one line and an exit code."""
 
-import argparse
 import importlib
 import os
 import sys
@@ -8,8 +7,9 @@ import traceback
 from typing import Final
 
 from assay import __version__
-from assay.provenance.output import add_shared_options, say
-from assay.spec.errors import AssayError
+from assay.provenance.output import OutputError, add_shared_options, emit, say, tolerate_any_text
+from assay.provenance.usage import COMMAND, SYSTEM, Parser
+from assay.spec.errors import AssayError, Finding, UsageError, shown
 from assay.spec.verdicts import ExitCode
 
 COMMANDS: Final[dict[str, str]] = {
@@ -34,17 +34,21 @@ COMMANDS: Final[dict[str, str]] = {
 def main(argv: list[str] | None = None) -> int:
     """Runs one command and returns its exit code; never raises."""
     arguments = sys.argv[1:] if argv is None else argv
+    tolerate_any_text()
     try:
         return _dispatch(arguments)
+    except OutputError as error:
+        _let_go_of_stdout()
+        return _told(error)
     except AssayError as error:
-        say(f"assay: error: {error.finding.line}")
-        if error.finding.hint:
-            say(f"hint: {error.finding.hint}")
-        return error.exit_code
+        return _told(error)
     except BrokenPipeError:
-        # The reader went away; a second complaint at interpreter exit would follow without this.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_go_of_stdout()
         return ExitCode.OK
+    except OSError as error:
+        where = shown(error.filename) if isinstance(error.filename, str) else arguments[0]
+        got = error.strerror or type(error).__name__
+        return _told(AssayError(Finding.of(SYSTEM, "system", where, expected="it to be done", got=got)))
     except KeyboardInterrupt:
         say("assay: interrupted")
         return 130
@@ -56,24 +60,39 @@ def main(argv: list[str] | None = None) -> int:
         return ExitCode.BUG
 
 
+def _told(error: AssayError) -> int:
+    say(f"assay: error: {error.finding.line}")
+    if error.finding.hint:
+        say(f"hint: {error.finding.hint}")
+    return error.exit_code
+
+
+def _let_go_of_stdout() -> None:
+    """Sends what is still buffered nowhere: a second complaint would follow when the interpreter ends."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (AttributeError, OSError, ValueError):  # closed from the start, or not a file
+        return
+
+
 def _dispatch(arguments: list[str]) -> int:
     if not arguments or arguments[0] in {"-h", "--help", "help"}:
-        print(_overview())  # noqa: T201 - help is data
+        emit(_overview())
         return ExitCode.OK if arguments else ExitCode.USAGE
     if arguments[0] in {"-V", "--version"}:
-        print(f"assay {__version__}")  # noqa: T201 - the version is data
+        emit(f"assay {__version__}")
         return ExitCode.OK
     name, rest = arguments[0], arguments[1:]
     if name not in COMMANDS:
-        say(f"assay: error: usage.command: command line: expected one of {', '.join(COMMANDS)}, got {name!r}")
-        return ExitCode.USAGE
+        expected = f"one of {', '.join(COMMANDS)}"
+        raise UsageError(Finding.of(COMMAND, "usage", "command line", expected=expected, got=repr(name)))
     module = importlib.import_module(f"assay.provenance.commands.{name}")
-    parser = argparse.ArgumentParser(prog=f"assay {name}", description=f"{COMMANDS[name].capitalize()}.")
+    parser = Parser(prog=f"assay {name}", description=f"{COMMANDS[name].capitalize()}.")
     module.configure(parser)
     add_shared_options(parser)
     try:
         parsed = parser.parse_args(rest)
-    except SystemExit as ending:  # argparse: 0 after --help, 2 after a usage error
+    except SystemExit as ending:  # argparse: 0 after --help
         return ending.code if isinstance(ending.code, int) else ExitCode.USAGE
     return int(module.run(parsed))
 

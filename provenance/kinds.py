@@ -238,6 +238,13 @@ def load_judge(kind: Kind) -> Judge:
 
 
 def _unknown(seen: Sniff) -> Judgement:
+    if seen.path.suffix == ".json" or seen.head.lstrip()[:1] in {b"{", b"["}:
+        from assay.impl.stores.strict_json import read_json
+
+        try:
+            read_json(seen.path, stage=_STAGE, where=str(seen.path))
+        except AdmissionError as error:  # what is no JSON is told as that, whatever it was meant to be
+            return Judgement("unknown", faults=[error.finding])
     got = (
         f"a folder of {len(seen.names)} entries"
         if seen.is_folder

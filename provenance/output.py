@@ -4,7 +4,10 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
+
+from assay.provenance.usage import WRITE
+from assay.spec.errors import AssayError, Finding
 
 FORMATS: Final = ("pretty", "json", "junit", "markdown")
 
@@ -17,20 +20,53 @@ def add_shared_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-q", "--quiet", action="store_true", help="no progress and no diagnostics")
 
 
+class OutputError(AssayError):
+    """What a command has to say can't be written."""
+
+    exit_code: ClassVar[int] = 1
+
+
+def tolerate_any_text() -> None:
+    """Makes both streams escape what their encoding can't say, instead of failing on it."""
+    for stream in (sys.stdout, sys.stderr):
+        if (
+            stream is not None
+            and getattr(stream, "errors", None) == "strict"
+            and hasattr(stream, "reconfigure")
+        ):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def output_format(arguments: argparse.Namespace) -> str:
     """Returns the asked format; without one, pretty on a terminal and json when piped."""
-    return arguments.format or ("pretty" if sys.stdout.isatty() else "json")
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return arguments.format or ("pretty" if is_terminal else "json")
 
 
 def say(text: str) -> None:
-    """Prints one diagnostic line on stderr."""
-    print(text, file=sys.stderr, flush=True)  # noqa: T201 - the one place for diagnostics
+    """Prints one diagnostic line on stderr; without a stderr there is nobody to tell."""
+    try:
+        print(text, file=sys.stderr, flush=True)  # noqa: T201 - the one place for diagnostics
+    except OSError:
+        return
 
 
 def emit(text: str) -> None:
-    """Prints data on stdout."""
-    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
-    sys.stdout.flush()
+    """Prints data on stdout.
+
+    Raises:
+        OutputError: `output.write` when it can't be written.
+        BrokenPipeError: when the reader went away.
+    """
+    if sys.stdout is None:
+        raise _unwritable("it is closed")
+    try:
+        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _unwritable(error.strerror or type(error).__name__) from error
 
 
 def emit_json(value: Any) -> None:
@@ -38,7 +74,7 @@ def emit_json(value: Any) -> None:
 
     Lone surrogates (a file name that is not UTF-8) are escaped as JSON escapes, so that the output stays UTF-8.
     """
-    _emit_json(value, indent=2 if sys.stdout.isatty() else None)
+    _emit_json(value, indent=2 if sys.stdout is not None and sys.stdout.isatty() else None)
 
 
 def emit_json_line(value: Any) -> None:
@@ -48,8 +84,20 @@ def emit_json_line(value: Any) -> None:
 
 def _emit_json(value: Any, indent: int | None) -> None:
     text = json.dumps(value, ensure_ascii=False, indent=indent)
-    emit(text.encode("utf-8", "backslashreplace").decode("utf-8") if _has_surrogate(text) else text)
+    if not text.isascii() and not _can_say(text):
+        text = json.dumps(value, indent=indent)  # JSON's own escapes, never the stream's
+    emit(text)
 
 
-def _has_surrogate(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
+def _can_say(text: str) -> bool:
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _unwritable(why: str) -> OutputError:
+    return OutputError(
+        Finding.of(WRITE, "output", "standard output", expected="it to take every line", got=why)
+    )

@@ -22,9 +22,15 @@ def shown(value: Any, limit: int = 160) -> str:
         text = value if isinstance(value, str) else repr(value)
     except ValueError:  # Python refuses to print integers of more than 4300 digits
         text = f"{type(value).__name__} too large to print"
-    if not text.isprintable():
-        text = text.encode("unicode_escape", "backslashreplace").decode("ascii")
+    text = printable(text)
+    if not text.strip():
+        text = repr(text)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def printable(text: str) -> str:
+    """Returns `text` with everything escaped that a terminal can't show on one line."""
+    return text if text.isprintable() else text.encode("unicode_escape", "backslashreplace").decode("ascii")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,17 +4,23 @@ A *fault* is a wrong fact and rejects. A *gap* is something required that could 
 file, and makes the verdict inconclusive. What nobody asked for is neither: it stands in `not_checked`.
 """
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from assay.spec.errors import Finding
 from assay.spec.verdicts import ExitCode, Verdict, verdict_exit, worst_verdict
 
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 """Opens a display of a title and a total number of units; it is then told how many more units are done."""
+
+OMITTED: Final = "findings_omitted"
+"""The fact that counts, by code, the findings beyond the limit."""
+
+_KEPT_OF_A_CODE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,7 @@ class JudgeOptions:
     Attributes:
         is_private: the private seam was asked for, so that private profiles may be accepted.
         with_payload: digests of the payload are to be computed.
+        is_fresh: digests that an unfinished run left are not to be used.
         checkpoint: directory that describes the real checkpoint, for kinds that need it; None when absent.
         jobs: workers for what can be done in parallel; at least 1.
         state: folder for the state of work that can be resumed, or None.
@@ -32,6 +39,7 @@ class JudgeOptions:
 
     is_private: bool = False
     with_payload: bool = False
+    is_fresh: bool = False
     checkpoint: Path | None = None
     jobs: int = 1
     state: Path | None = None
@@ -61,6 +69,7 @@ class Judgement:
     facts: dict[str, Any] = field(default_factory=dict)
     is_private: bool = False
     is_evidence: bool = False
+    _of_code: Counter[str] = field(default_factory=Counter)
 
     @property
     def verdict(self) -> Verdict:
@@ -95,9 +104,19 @@ class Judgement:
         wrong, absent = list(faults), list(gaps)
         verdict = Verdict.REJECTED if wrong else Verdict.INCONCLUSIVE if absent else Verdict.ACCEPTED
         self.areas[area] = worst_verdict([self.areas.get(area, Verdict.ACCEPTED), verdict])
-        self.faults += wrong
-        self.gaps += absent
+        self.faults += self._kept(wrong)
+        self.gaps += self._kept(absent)
         return self.areas[area]
+
+    def _kept(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+        """Yields the findings up to a limit a code, and counts the others: a hostile file may have millions."""
+        for finding in findings:
+            self._of_code[finding.code] += 1
+            if self._of_code[finding.code] <= _KEPT_OF_A_CODE:
+                yield finding
+            else:
+                omitted = self.facts.setdefault(OMITTED, {})
+                omitted[finding.code] = omitted.get(finding.code, 0) + 1
 
     def document(self, path: str) -> dict[str, Any]:
         """Returns the `assay.validation/1` document as a JSON value."""

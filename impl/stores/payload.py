@@ -1,13 +1,9 @@
 """Checks the payload of a checkpoint: the SHA-256 of each shard, in parallel, resumable shard by shard.
 
-The expected digests are the published ones; a private checkpoint brings its own manifest. The state of a run lies in
-one small file, replaced atomically after each shard, and counts for a shard only while size, time and inode are the
-same, so that a killed run goes on where it was and a changed file is read again.
+The expected digests are the published ones; a private checkpoint brings its own manifest. The state of an unfinished
+run lies in one small file, replaced atomically after each shard; a run that came to its end leaves none.
 """
 
-import hashlib
-import json
-import os
 import struct
 import threading
 from collections.abc import Callable
@@ -19,6 +15,7 @@ from typing import Any, Final
 
 from assay.impl.stores.files import file_digest, open_regular, read_exactly
 from assay.impl.stores.layout import Layout
+from assay.impl.stores.payload_state import UNSAVED, PayloadState, identity_of
 from assay.impl.stores.strict_json import read_json_object
 from assay.spec.clauses import Authority, declare
 from assay.spec.contract import Contract
@@ -44,7 +41,6 @@ BUFFERS: Final = declare(
 
 MANIFEST_NAME: Final = "checkpoint-manifest.json"
 STAGE: Final = "payload"
-STATE_SCHEMA: Final = "assay.payload-state/1"
 
 
 @dataclass(slots=True)
@@ -66,9 +62,10 @@ def judge_payload(layout: Layout, contract: Contract, options: JudgeOptions) -> 
         for name, digest in expected.items()
         if name not in present
     ]
-    state = PayloadState.load(layout.folder, options.state)
+    state = PayloadState.load(layout.folder, options.state, is_fresh=options.is_fresh)
     done, failed = _hash_all(layout.folder, present, state, options)
     result.gaps += failed
+    state.drop()
     for name in present:
         digest = done.get(name)
         if digest is None:
@@ -83,7 +80,7 @@ def judge_payload(layout: Layout, contract: Contract, options: JudgeOptions) -> 
     result.facts = {
         "shards_hashed": len(done) - state.resumed,
         "shards_resumed": state.resumed,
-        "state": str(state.path) if state.path is not None else None,
+        "state": UNSAVED if state.is_unsaved else "dropped" if state.path is not None else "not asked for",
     }
     return result
 
@@ -124,51 +121,6 @@ def hash_buffer_values(contract: Contract) -> dict[str, tuple[int, ...]]:
     }
 
 
-@dataclass(slots=True)
-class PayloadState:
-    """Digests computed by earlier runs over the same files; `path` is None when nothing can be kept."""
-
-    path: Path | None
-    rows: dict[str, list[Any]] = field(default_factory=dict)
-    resumed: int = 0
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @classmethod
-    def load(cls, folder: Path, state_folder: Path | None) -> "PayloadState":
-        """Reads the state of this folder; a state that can't be read is no state."""
-        if state_folder is None:
-            return cls(None)
-        key = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
-        path = state_folder / f"payload-{key}.json"
-        try:
-            document = read_json_object(path, stage=STAGE)
-        except AdmissionError:
-            return cls(path)
-        rows = document.get("shards") if document.get("schema") == STATE_SCHEMA else None
-        return cls(path, dict(rows) if isinstance(rows, dict) else {})
-
-    def known(self, name: str, identity: list[int]) -> str | None:
-        """Returns the digest of a file if it has not changed since."""
-        row = self.rows.get(name)
-        return (
-            row[-1] if isinstance(row, list) and row[:-1] == identity and isinstance(row[-1], str) else None
-        )
-
-    def keep(self, name: str, identity: list[int], digest: str) -> None:
-        """Adds a digest and replaces the state file; a folder that can't be written only costs the resumption."""
-        with self._lock:
-            self.rows[name] = [*identity, digest]
-            if self.path is None:
-                return
-            try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                draft = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
-                draft.write_text(json.dumps({"schema": STATE_SCHEMA, "shards": self.rows}), encoding="utf-8")
-                draft.replace(self.path)
-            except OSError:
-                self.path = None
-
-
 def _hash_all(
     folder: Path, names: list[str], state: PayloadState, options: JudgeOptions
 ) -> tuple[dict[str, str], list[Finding]]:
@@ -176,7 +128,7 @@ def _hash_all(
     failed: list[Finding] = []
     for name in names:
         try:
-            identities[name] = _identity(folder / name)
+            identities[name] = identity_of(folder / name)
         except OSError as error:
             failed.append(Finding.of(UNREAD, STAGE, name, expected="a readable file", got=error.strerror))
     done = {name: digest for name, identity in identities.items() if (digest := state.known(name, identity))}
@@ -223,14 +175,9 @@ def _hash_one(
     folder: Path, name: str, state: PayloadState, identity: list[int], progress: Callable[[int], None]
 ) -> str:
     digest, _ = file_digest(folder / name, stage=STAGE, where=name, progress=progress)
-    if _identity(folder / name) == identity:  # a file that changed under the reader is not remembered
+    if identity_of(folder / name) == identity:  # a file that changed under the reader is not remembered
         state.keep(name, identity, digest)
     return digest
-
-
-def _identity(path: Path) -> list[int]:
-    status = path.stat()
-    return [status.st_size, status.st_mtime_ns, status.st_ino, status.st_dev]
 
 
 def _expected_digests(layout: Layout, contract: Contract, result: PayloadResult) -> dict[str, str]:

@@ -18,6 +18,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints one clause, or the list below a prefix."""
+    shape = output_format(arguments)
+    if shape not in {"pretty", "json"}:
+        raise usage_error("--format", expected="pretty or json for this command", got=shape)
+    if not (arguments.code or arguments.list):
+        raise usage_error("explain", expected="a clause or error code, or --list", got="none",
+                          hint="`assay explain ple.hash.multipliers` explains one, `assay explain ple.` lists those below")  # fmt: skip
     load_all_clauses()
     found = clause(arguments.code) if arguments.code else None
     if found is not None:
@@ -25,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
         return ExitCode.OK
     prefix = (arguments.code or "").rstrip(".")
     below = [one for one in clauses() if not prefix or one.id.startswith(f"{prefix}.")]
-    if not (arguments.list or arguments.code) or not below:
+    if not below:
         close = difflib.get_close_matches(arguments.code or "", [one.id for one in clauses()], n=3)
         hint = f"did you mean {', '.join(close)}?" if close else "`assay explain --list` shows all ids"
         raise usage_error("explain", expected="a clause id or a prefix of one", got=arguments.code, hint=hint)

@@ -9,14 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from assay.impl.stores.payload_state import UNSAVED
 from assay.provenance.kinds import judge_path, kind_names
 from assay.provenance.output import emit, emit_json_line, output_format
 from assay.provenance.paths import checkpoint_directory, evidence_directory
 from assay.provenance.progress import progress_bar
-from assay.spec.judgement import JudgeOptions
+from assay.spec.errors import printable, usage_error
+from assay.spec.judgement import OMITTED, JudgeOptions
 from assay.spec.verdicts import ExitCode, worst_exit
 
-_SHOWN_FINDINGS = 40
+_SHOWN_FINDINGS = 50
+_MOST_JOBS = 256
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,17 +34,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--payload", action="store_true", help="check the digests of whole shards too; resumable"
     )
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="with --payload: hash every shard anew, whatever an unfinished run left",
+    )
     parser.add_argument("--checkpoint", type=Path, metavar="DIR", help="the real checkpoint's description")
-    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="workers (default: one a processor)")
+    parser.add_argument("--jobs", type=int, metavar="N", help="workers, 1 to 256 (default: one a processor)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Judges all paths; the exit code is that of the worst verdict."""
+    if arguments.jobs is not None and not 1 <= arguments.jobs <= _MOST_JOBS:
+        raise usage_error("--jobs", expected=f"1 to {_MOST_JOBS}", got=arguments.jobs)
+    if arguments.fresh and not arguments.payload:
+        raise usage_error("--fresh", expected="--payload beside it", got="no --payload")
     options = JudgeOptions(
         is_private=arguments.private,
         with_payload=arguments.payload,
         checkpoint=checkpoint_directory(arguments.checkpoint),
-        jobs=max(1, arguments.jobs or os.cpu_count() or 1),
+        is_fresh=arguments.fresh,
+        jobs=arguments.jobs or os.cpu_count() or 1,
         state=arguments.out or evidence_directory() / "state",
         progress=_byte_progress if not arguments.quiet and sys.stderr.isatty() else None,
     )
@@ -51,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     for path in arguments.paths:
         judgement = judge_path(path, options, arguments.kind)
         codes.append(judgement.exit_code)
-        document = judgement.document(str(path))
+        document = judgement.document(printable(str(path)))
         if shape == "json":
             emit_json_line(document)
         elif shape == "pretty":
@@ -68,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 def pretty(document: dict[str, Any]) -> str:
     """Returns the result as lines for a terminal, without colour."""
     seam = " [seam: private]" if document["seam"] else ""
-    lines = [f"{_printable(document['path'])}: {document['kind']}: {document['verdict']}{seam}"]
+    lines = [f"{document['path']}: {document['kind']}: {document['verdict']}{seam}"]
     report = document["report"] or {"areas": {}, "notChecked": [], "facts": {}}
     width = max(map(len, report["areas"]), default=0)
     lines += [f"  {area:<{width}}  {verdict}" for area, verdict in report["areas"].items()]
@@ -76,7 +89,11 @@ def pretty(document: dict[str, Any]) -> str:
         lines.append(f"  {_line(finding)}")
         lines += [f"    hint: {finding['hint']}"] if finding["hint"] else []
     more = len(document["findings"]) - _SHOWN_FINDINGS
-    lines += [f"  and {more} more findings; --format json has all"] if more > 0 else []
+    lines += [f"  and {more} more findings in --format json"] if more > 0 else []
+    omitted = report["facts"].get(OMITTED, {})
+    lines += [f"  and {number} more of {code}, counted and not kept" for code, number in omitted.items()]
+    if (payload := report["facts"].get("payload")) is not None:
+        lines += [f"  payload: {_payload_line(payload)}"]
     lines += [f"  not checked: {text}" for text in report["notChecked"]]
     return "\n".join(lines)
 
@@ -85,7 +102,7 @@ def markdown(document: dict[str, Any]) -> str:
     """Returns the result as a Markdown section."""
     seam = " (seam: private)" if document["seam"] else ""
     lines = [
-        f"### `{_printable(document['path'])}`: {document['verdict']}{seam}",
+        f"### `{document['path']}`: {document['verdict']}{seam}",
         "",
         f"Kind: {document['kind']}.",
         "",
@@ -112,19 +129,27 @@ def junit(documents: list[dict[str, Any]]) -> str:
 
     suites: list[str] = []
     for document in documents:
-        areas = (document["report"] or {}).get("areas", {}) or {document["kind"]: document["verdict"]}
+        areas = dict((document["report"] or {}).get("areas", {})) or (
+            {} if document["findings"] else {document["kind"]: document["verdict"]}
+        )
+        by_area: dict[str, list[str]] = {area: [] for area in areas}
+        for finding in document[
+            "findings"
+        ]:  # a stage that is no area, such as identity, is a case of its own
+            by_area.setdefault(finding["stage"], []).append(_line(finding))
+        areas |= {area: document["verdict"] for area in by_area if area not in areas}
         cases: list[str] = []
-        findings = "\n".join(map(_line, document["findings"]))
         for area, verdict in areas.items():
             body = ""
+            told = escape("\n".join(by_area[area]))
             if verdict == "rejected":
-                body = f"<failure message={quoteattr(f'{area} rejected')}>{escape(findings)}</failure>"
+                body = f"<failure message={quoteattr(f'{area} rejected')}>{told}</failure>"
             elif verdict == "inconclusive":
-                body = f"<skipped message={quoteattr(f'{area} inconclusive')}/>"
+                body = f"<skipped message={quoteattr(f'{area} inconclusive')}>{told}</skipped>"
             cases.append(
                 f"<testcase classname={quoteattr(document['kind'])} name={quoteattr(area)}>{body}</testcase>"
             )
-        name, verdicts = quoteattr(_printable(document["path"])), list(areas.values())
+        name, verdicts = quoteattr(document["path"]), list(areas.values())
         counts = f'failures="{verdicts.count("rejected")}" skipped="{verdicts.count("inconclusive")}"'
         suites.append(f'<testsuite name={name} tests="{len(areas)}" {counts}>{"".join(cases)}</testsuite>')
     return f'<?xml version="1.0" encoding="utf-8"?>\n<testsuites name="assay validate">{"".join(suites)}</testsuites>'
@@ -145,12 +170,17 @@ def _byte_progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
         yield advance
 
 
+def _payload_line(payload: dict[str, Any]) -> str:
+    line = f"{payload['shards_hashed']} shards hashed, {payload['shards_resumed']} digests taken from an unfinished run"
+    return (
+        line
+        if payload["state"] != UNSAVED
+        else f"{line}; the state can't be saved, so a stop would lose the work"
+    )
+
+
 def _line(finding: dict[str, str]) -> str:
     return f"{finding['code']}: {finding['where']}: expected {finding['expected']}, got {finding['got']}"
-
-
-def _printable(text: str) -> str:
-    return text if text.isprintable() else text.encode("unicode_escape", "backslashreplace").decode("ascii")
 
 
 def _cell(text: str) -> str:

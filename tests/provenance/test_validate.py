@@ -175,7 +175,9 @@ def test_a_name_that_is_not_utf_8_is_printed_as_valid_json(tmp_path: Path) -> No
     document = json.loads(done.stdout.decode("utf-8"))
     assert done.returncode == 1
     assert document["findings"][0]["where"].endswith("/\\udcff\\udcfe.json")
-    assert document["path"].encode("utf-8", "surrogateescape") == path
+    assert document["path"].endswith(
+        "/\\udcff\\udcfe.json"
+    )  # escaped as in `where`: strict readers refuse lone halves
     assert done.stderr == b""
 
 

@@ -69,41 +69,80 @@ def test_digests_that_nobody_published_leave_the_payload_open(miniature: Path) -
     ]
 
 
-def test_a_second_run_hashes_only_what_has_changed(miniature: Path, tmp_path: Path) -> None:
-    judge(miniature, tmp_path / "state")
-    os.utime(miniature / SHARDS[1], ns=(1, 1))
+def stop_after_the_first_shard(folder: Path, state: Path) -> None:
+    """Leaves what a run leaves that is interrupted within its second shard."""
+    left = (folder / SHARDS[0]).stat().st_size
+
+    @contextmanager
+    def interrupted(_title: str, _total: int) -> Iterator[Callable[[int], None]]:
+        def advance(done: int) -> None:
+            nonlocal left
+            left -= done
+            if left < 0:
+                raise KeyboardInterrupt
+
+        yield advance
+
+    options = JudgeOptions(is_private=True, with_payload=True, jobs=1, state=state, progress=interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        judge_checkpoint(folder, options)
+
+
+def counts(judgement: Judgement) -> tuple[int, int]:
+    return judgement.facts["payload"]["shards_hashed"], judgement.facts["payload"]["shards_resumed"]
+
+
+def test_a_run_after_an_unfinished_one_hashes_what_is_left(miniature: Path, tmp_path: Path) -> None:
+    stop_after_the_first_shard(miniature, tmp_path / "state")
     again = judge(miniature, tmp_path / "state")
-    assert (again.facts["payload"]["shards_hashed"], again.facts["payload"]["shards_resumed"]) == (1, 2)
-    assert again.verdict == "accepted"
+    assert (again.verdict, counts(again)) == ("accepted", (2, 1))
 
 
-def test_a_changed_shard_of_the_same_size_is_not_taken_from_the_state(
+def test_a_run_that_came_to_its_end_leaves_no_state_and_the_next_hashes_all(
     miniature: Path, tmp_path: Path
 ) -> None:
-    judge(miniature, tmp_path / "state")
-    data = bytearray((miniature / SHARDS[2]).read_bytes())
-    data[-1] ^= 0x80
-    (miniature / SHARDS[2]).write_bytes(data)
+    stop_after_the_first_shard(miniature, tmp_path / "state")
+    assert judge(miniature, tmp_path / "state").facts["payload"]["state"] == "dropped"
+    assert list((tmp_path / "state").iterdir()) == []
+    assert counts(judge(miniature, tmp_path / "state")) == (3, 0)
+
+
+def test_a_fresh_run_takes_nothing_over(miniature: Path, tmp_path: Path) -> None:
+    stop_after_the_first_shard(miniature, tmp_path / "state")
+    options = JudgeOptions(is_private=True, with_payload=True, is_fresh=True, state=tmp_path / "state")
+    assert counts(judge_checkpoint(miniature, options)) == (3, 0)
+
+
+def test_a_changed_shard_with_its_old_size_and_time_is_not_taken_from_the_state(
+    miniature: Path, tmp_path: Path
+) -> None:
+    stop_after_the_first_shard(miniature, tmp_path / "state")
+    path = miniature / SHARDS[0]
+    times = path.stat()
+    with path.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"\x7f")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     judgement = judge(miniature, tmp_path / "state")
     assert [(finding.code, finding.where) for finding in judgement.findings] == [
-        ("payload.digest", SHARDS[2])
+        ("payload.digest", SHARDS[0])
     ]
 
 
 def test_a_damaged_state_is_no_state(miniature: Path, tmp_path: Path) -> None:
-    judge(miniature, tmp_path / "state")
+    stop_after_the_first_shard(miniature, tmp_path / "state")
     (path,) = (tmp_path / "state").iterdir()
-    path.write_text('{"schema": "assay.payload-state/1", "shards": {"model-00001')
-    assert judge(miniature, tmp_path / "state").facts["payload"]["shards_hashed"] == 3
+    path.write_text(path.read_text()[:-20])
+    assert counts(judge(miniature, tmp_path / "state")) == (3, 0)
 
 
-def test_a_state_folder_that_cannot_be_made_costs_only_the_resumption(
+def test_a_state_folder_that_cannot_be_made_costs_only_the_resumption_and_is_said(
     miniature: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
     judgement = judge(miniature, tmp_path / "file" / "state")
     assert judgement.verdict == "accepted"
-    assert judgement.facts["payload"]["state"] is None
+    assert judgement.facts["payload"]["state"] == "unsaved"
 
 
 def test_buffers_that_were_never_written_are_named_with_their_values(tmp_path: Path) -> None:
