@@ -67,7 +67,7 @@ def findings(case_id: str, module: Callable[[str], Any]) -> Iterator[Finding]:
     """
     case = read_case(case_id)
     rows, error = _run(case, module)
-    found = _first_difference(case, rows)
+    found = first_difference(case, rows)
     if found is not None:
         yield found
     elif isinstance(error, AssayError):
@@ -125,7 +125,8 @@ def _run(case: Case, module: Callable[[str], Any]) -> tuple[Rows, Exception | No
     return rows, None
 
 
-def _first_difference(case: Case, rows: Rows) -> Finding | None:
+def first_difference(case: Case, rows: Rows) -> Finding | None:
+    """Returns the first token of the first rung that differs from what upstream held, or None."""
     for key in sorted(case.arrays, key=lambda one: rung(*one)):
         source = ("qsa", key[1], "selected") if key[2] == "selection_mask" else key
         first, upstream = case.arrays[key]

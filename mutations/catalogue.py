@@ -13,6 +13,7 @@ BATTERIES: Final[dict[str, str]] = {
     "ple-store": "assay.mutations.ple_store",
     "store-bytes": "assay.mutations.store_bytes",
     "gguf": "assay.mutations.gguf",
+    "model": "assay.mutations.model",
     "text": "assay.mutations.text",
     "mathematics": "assay.mutations.mathematics",
 }

@@ -14,8 +14,8 @@ import numpy as np
 
 from assay.mutations import capture_vectors, vectors
 from assay.mutations.battery import Battery, BatteryContext, Mutation
+from assay.mutations.code_copy import ORACLES, CodeCopy, Edit, code_copy
 from assay.mutations.mathematics_catalogue import MISTAKES
-from assay.mutations.oracle_copy import Edit, OracleCopy, oracle_copy
 from assay.oracles import catalogue as _catalogue  # noqa: F401 - the copy is made of these modules: they are the subject
 from assay.spec.errors import Finding
 
@@ -32,7 +32,7 @@ def judge_edits(edits: tuple[Edit, ...], *, captures: bool = True) -> list[Findi
     Raises:
         InvalidMutationError: when an edit can't be made.
     """
-    with oracle_copy(edits) as copy:
+    with code_copy(ORACLES, edits) as copy:
         answer = _answers(copy)
         found = [
             one
@@ -53,7 +53,7 @@ def _vectors() -> dict[str, list[Any]]:
     return dict(vectors.read_vectors())
 
 
-def _answers(copy: OracleCopy) -> Callable[[str, dict[str, Any]], Mapping[str, Any]]:
+def _answers(copy: CodeCopy) -> Callable[[str, dict[str, Any]], Mapping[str, Any]]:
     operations = copy.module("catalogue").OPERATIONS
 
     def answer(name: str, arguments: dict[str, Any]) -> Mapping[str, Any]:

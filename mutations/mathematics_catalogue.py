@@ -7,7 +7,7 @@ the places where earlier families of the same authors differ.
 from dataclasses import dataclass
 from typing import Final
 
-from assay.mutations.oracle_copy import Edit
+from assay.mutations.code_copy import Edit
 
 
 @dataclass(frozen=True, slots=True)

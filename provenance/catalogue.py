@@ -76,6 +76,8 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.mutations.clauses",
     "assay.mutations.code",
     "assay.mutations.vectors",
+    "assay.mutations.model_probes",
+    "assay.provenance.gates.model",
     "assay.mutations.store_bytes",
     "assay.mutations.gguf",
     "assay.impl.stores.artifact.build",

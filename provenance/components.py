@@ -97,6 +97,17 @@ COMPONENTS: Final[tuple[Component, ...]] = (
         fixtures=("fixtures/captures", "fixtures/vectors"),
     ),
     Component(
+        id="model",
+        title="MLX model",
+        claim=(
+            "The MLX graph agrees with the oracles, and with the pinned upstream package where that ran, on small random "
+            "weights; a chunk is published whole or not at all. Nothing is said of the real weights, nor of a GPU that "
+            "it has not run on."
+        ),
+        modules=("assay.impl.model", "assay.impl.captures.writing", "assay.mutations.model"),
+        fixtures=("fixtures/captures",),
+    ),
+    Component(
         id="stores.gguf",
         title="GGUF v3",
         claim="Files are read within bounds and written exactly; structure only, nothing about the model that a file holds.",

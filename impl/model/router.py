@@ -83,7 +83,11 @@ def faults(
     if (left.max(axis=-1) > chosen[:, -1] + slack[:, 0]).any():
         found.append(_finding(where, "the most probable experts", "a more probable one was left out"))
     same = chosen[:, 1:] == chosen[:, :-1]
-    if (same & (ids[:, 1:] < ids[:, :-1])).any():
+    cut = chosen[:, -1:]
+    is_tied = (left == cut).any(axis=-1)  # an expert that was left out equals the last one that was chosen
+    first_left = (left == cut).argmax(axis=-1)
+    last_chosen = np.where(chosen == cut, ids, -1).max(axis=-1)
+    if (same & (ids[:, 1:] < ids[:, :-1])).any() or (is_tied & (first_left < last_chosen)).any():
         found.append(_finding(where, "ties to the lower id", "a tie to the higher id"))
     expected = chosen / chosen.sum(axis=-1, keepdims=True) if geometry.is_renormalised else chosen
     if np.abs(expected - weights).max(initial=0.0) > 2e-5:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from assay.impl.captures.writing import write_capture
 from assay.provenance.captures.arrays import OpenCapture
 from assay.provenance.captures.collect import Taps, cache_arrays, greedy_ids, selected_tokens, tapped
-from assay.provenance.captures.compare import compare
+from assay.provenance.captures.compare import Options, compare
 from assay.provenance.captures.geometries import GEOMETRIES, counter_tokens
 from assay.provenance.captures.oracle_run import committed_history
 from assay.provenance.captures.writing import NEAR_GAP, routing_gaps, selection_gaps
@@ -74,11 +74,9 @@ class Fixture:
 
 FIXTURES: Final = (
     Fixture("small", 1, 40, 256, "20KB"),
-    Fixture("small", 2, 40, 256),
     Fixture("variants", 1, 33, 256),
     Fixture("variants", 3, 33, 256, "20KB"),
     Fixture("miniature", 2, 70, 256, "200KB"),
-    Fixture("miniature", 3, 70, 256),
     Fixture("miniature", 1, 70, 256),
 )
 """Seeds were searched: of the first four of each geometry these have no near cut, and the last one has two, so that
@@ -106,7 +104,7 @@ class Compared:
     is_asked: bool
     tokens: int
     same_tokens: int
-    diff: Diff | None
+    diff: Diff
     largest_logit: float
     selection_gap: float
     routing_gap: float
@@ -115,12 +113,13 @@ class Compared:
     seconds: float
 
 
-def compare_fixture(fixture: Fixture, folder: Path) -> Compared:
+def compare_fixture(fixture: Fixture, folder: Path, options: Options | None = None) -> Compared:
     """Runs upstream, saves its weights, runs the MLX model on what was saved, and compares every array.
 
     Args:
         fixture: what to run.
         folder: gets the checkpoint and both captures, for `assay diff`.
+        options: tolerances of the float rungs, where they are not those of each operation.
     """
     begun = time.perf_counter()
     model = build(fixture)
@@ -137,7 +136,9 @@ def compare_fixture(fixture: Fixture, folder: Path) -> Compared:
     same = next(
         (i for i, (a, b) in enumerate(zip(tokens, upstream.tokens, strict=True)) if a != b), len(tokens)
     )
-    diff = compare(OpenCapture(folder / "mlx"), OpenCapture(folder / "upstream"), ("mlx", "upstream"))
+    diff = compare(
+        OpenCapture(folder / "mlx"), OpenCapture(folder / "upstream"), ("mlx", "upstream"), options
+    )
     logits = [one[("output_head", None, "")] for one in (arrays, upstream.arrays)]
     rows = max(0, min(same - 1, len(logits[0]), len(logits[1])))
     largest = float(np.abs(logits[0][:rows] - logits[1][:rows]).max(initial=0.0))

@@ -4,6 +4,7 @@ This path shares nothing with the collection: the oracles read the configuration
 Only the translation of layouts is here: upstream keeps one more column of the convolution and puts heads first.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.oracles.rungs import TAPS
+from assay.provenance.captures.compare import FILLS
 from assay.spec.documents.fixture import Fixture
 
 Rung = tuple[str, int | None, str]
@@ -46,6 +48,18 @@ def run_oracles(fixture: Fixture, tokens: list[int]) -> OracleRun:
             for chosen in rows[("qsa", layer, "selected")]
         ]
     return OracleRun(rows, _states(done.state, geometry))
+
+
+def as_arrays(run: OracleRun, like: Mapping[Rung, Array]) -> dict[Rung, Array]:
+    """Returns everything that the oracles said in the shapes of another run's arrays, with the ids that follow."""
+    found = {
+        key: aligned(rows, like[key], FILLS.get((key[0], key[2]), 0.0))
+        for key, rows in run.rows.items()
+        if key in like
+    }
+    logits = run.rows[("output_head", None, "")]
+    found[("sampled_id", None, "")] = np.array([int(row.argmax()) for row in logits], np.int64)
+    return found | {key: array for key, array in run.states.items() if key in like}
 
 
 def aligned(rows: list[Array], like: Array, fill: float) -> Array:

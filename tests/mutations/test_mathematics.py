@@ -8,9 +8,9 @@ import pytest
 
 from assay.mutations import capture_vectors, vectors
 from assay.mutations.battery import BatteryContext, InvalidMutationError
+from assay.mutations.code_copy import ORACLES, Edit, apply_edit, code_copy
 from assay.mutations.mathematics import BATTERY, judge_edits
 from assay.mutations.mathematics_catalogue import MISTAKES
-from assay.mutations.oracle_copy import COPY, Edit, apply_edit, oracle_copy
 from assay.mutations.runner import judge_one
 from assay.oracles import norms
 
@@ -63,7 +63,7 @@ def test_the_forced_mistake_is_killed() -> None:
 def test_the_first_rung_that_differs_is_the_one_that_is_named() -> None:
     """A mistake of the recurrent output gate is not blamed on the layers behind it."""
     gate = Edit("norms", "gated", "sigmoid(gates)", "gates * sigmoid(gates)")
-    with oracle_copy([gate]) as copy:
+    with code_copy(ORACLES, [gate]) as copy:
         found = list(capture_vectors.findings("small/short-row-alone", copy.module))
     assert [(one.code, one.where.partition(" index")[0]) for one in found] == [
         ("vector.captured", "small/short-row-alone: layers.0.gdn token 0")
@@ -81,24 +81,24 @@ def test_the_first_rung_that_differs_is_the_one_that_is_named() -> None:
     ],
 )
 def test_an_edit_that_can_not_be_made_is_refused(edit: Edit, message: str) -> None:
-    with pytest.raises(InvalidMutationError, match=message), oracle_copy([edit]):
+    with pytest.raises(InvalidMutationError, match=message), code_copy(ORACLES, [edit]):
         pass
 
 
 def test_a_copy_leaves_the_interpreter_as_it_was() -> None:
     edit = Edit("norms", "rms", "gain + kind.type(1)", "gain")
-    with oracle_copy([edit]) as copy:
+    with code_copy(ORACLES, [edit]) as copy:
         mutated = copy.module("norms")
         assert mutated.rms([3.0, 4.0], [0.0, 0.0]).tolist() == [0.0, 0.0]
         assert mutated.rms is not norms.rms
-    assert not [name for name in sys.modules if name.startswith(COPY)]
+    assert not [name for name in sys.modules if name.startswith(ORACLES.copy)]
     assert norms.rms([3.0, 4.0], [0.0, 0.0])[0] == pytest.approx(0.848528, abs=1e-6)
 
 
 def test_a_copy_is_used_throughout_the_copy() -> None:
     """The whole model of a copy calls the copy's norm and not the shipped one."""
     edit = Edit("norms", "rms", "gain + kind.type(1)", "gain")
-    with oracle_copy([edit]) as copy:
+    with code_copy(ORACLES, [edit]) as copy:
         assert copy.module("model").norms is copy.module("norms")
         assert copy.module("catalogue").OPERATIONS["norm.rms"].function is copy.module("norms").rms
 

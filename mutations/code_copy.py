@@ -1,7 +1,7 @@
-"""A private copy of the oracles with edits of their syntax trees, beside the shipped ones and never in the tree.
+"""A private copy of a shipped package with edits of its syntax trees, beside the shipped one and never in the tree.
 
-The copy is imported under a package name of its own: each module is compiled from its source, its imports of
-`assay.oracles` turned to the copy, so that nothing of a mutated module reaches the shipped one. Clauses are shared:
+The copy is imported under a package name of its own: each module is compiled from its source, its imports of the
+shipped package turned to the copy, so that nothing of a mutated module reaches the shipped one. Clauses are shared:
 they are words, not mathematics.
 """
 
@@ -20,9 +20,20 @@ from typing import Any, Final
 
 from assay.mutations.battery import InvalidMutationError
 
-SHIPPED: Final = "assay.oracles"
-COPY: Final = "_assay_oracles_copy"
 SHARED: Final = frozenset({"clauses"})
+"""Modules that a copy shares with the shipped package."""
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A shipped package and the name of its copy."""
+
+    shipped: str
+    copy: str
+
+
+ORACLES: Final = Package("assay.oracles", "_assay_oracles_copy")
+MODEL: Final = Package("assay.impl.model", "_assay_model_copy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +41,7 @@ class Edit:
     """One replacement inside one function; its anchor must stand there exactly once.
 
     Attributes:
-        module: of the oracles, such as `norms`.
+        module: of the package, such as `norms`.
         function: its name; `Class.method` for a method.
         before: an expression, or one or more statements, as source; layout does not matter.
         after: what stands there instead; may be empty for statements.
@@ -42,35 +53,38 @@ class Edit:
     after: str
 
 
-class OracleCopy:
+class CodeCopy:
     """The modules of a private copy, imported when they are first asked for."""
+
+    def __init__(self, package: Package) -> None:
+        self._package = package
 
     def module(self, name: str) -> Any:
         """Returns a module of the copy."""
-        return importlib.import_module(f"{COPY}.{name}")
+        return importlib.import_module(f"{self._package.copy}.{name}")
 
 
 @contextmanager
-def oracle_copy(edits: Sequence[Edit] = ()) -> Iterator[OracleCopy]:
-    """Yields a copy of the oracles with the edits made; it is gone from the interpreter afterwards.
+def code_copy(package: Package, edits: Sequence[Edit] = ()) -> Iterator[CodeCopy]:
+    """Yields a copy of a package with the edits made; it is gone from the interpreter afterwards.
 
     Raises:
         InvalidMutationError: when an anchor is missing, is there more than once, or the edit changes nothing.
     """
     edited: dict[str, CodeType] = {}
     for module in {edit.module for edit in edits}:
-        tree = _tree(module)
+        tree = _tree(package, module)
         for edit in edits:
             if edit.module == module:
                 apply_edit(tree, edit)
-        edited[module] = _compiled(module, tree)
-    finder = _Finder(edited)
+        edited[module] = _compiled(package, module, tree)
+    finder = _Finder(package, edited)
     sys.meta_path.insert(0, finder)
     try:
-        yield OracleCopy()
+        yield CodeCopy(package)
     finally:
         sys.meta_path.remove(finder)
-        for name in [one for one in sys.modules if one == COPY or one.startswith(f"{COPY}.")]:
+        for name in [one for one in sys.modules if one == package.copy or one.startswith(f"{package.copy}.")]:
             del sys.modules[name]
 
 
@@ -78,7 +92,7 @@ def apply_edit(tree: ast.Module, edit: Edit) -> None:
     """Replaces the anchor inside its function, in place.
 
     Raises:
-        InvalidMutationError: as `oracle_copy`.
+        InvalidMutationError: as `code_copy`.
     """
     function = _function(tree, edit)
     before, after = _parsed(edit.before), _parsed(edit.after)
@@ -147,39 +161,43 @@ def _replace_statements(function: ast.AST, before: list[ast.stmt], after: list[a
 
 
 class _Retarget(ast.NodeTransformer):
-    """Turns imports of the shipped oracles to the copy."""
+    """Turns imports of the shipped package to the copy."""
+
+    def __init__(self, package: Package) -> None:
+        self._package = package
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom:
-        module = node.module or ""
-        if module == SHIPPED or module.startswith(f"{SHIPPED}."):
-            rest = module.removeprefix(SHIPPED)
+        module, shipped = node.module or "", self._package.shipped
+        if module == shipped or module.startswith(f"{shipped}."):
+            rest = module.removeprefix(shipped)
             if rest.removeprefix(".") not in SHARED:
-                node.module = COPY + rest
+                node.module = self._package.copy + rest
         return node
 
 
-def _tree(module: str) -> ast.Module:
+def _tree(package: Package, module: str) -> ast.Module:
     try:
-        source = (resources.files(SHIPPED) / f"{module}.py").read_text(encoding="utf-8")
+        source = (resources.files(package.shipped) / f"{module}.py").read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise InvalidMutationError(f"no module {module} among the oracles") from None
+        raise InvalidMutationError(f"no module {module} in {package.shipped}") from None
     return ast.parse(source)
 
 
-def _compiled(module: str, tree: ast.Module) -> CodeType:
-    turned = ast.fix_missing_locations(_Retarget().visit(tree))
-    return compile(turned, f"<copy of {SHIPPED}.{module}>", "exec")
+def _compiled(package: Package, module: str, tree: ast.Module) -> CodeType:
+    turned = ast.fix_missing_locations(_Retarget(package).visit(tree))
+    return compile(turned, f"<copy of {package.shipped}.{module}>", "exec")
 
 
 @cache
-def _unchanged(module: str) -> CodeType:
-    return _compiled(module, _tree(module))
+def _unchanged(package: Package, module: str) -> CodeType:
+    return _compiled(package, module, _tree(package, module))
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds and runs the modules of one copy."""
 
-    def __init__(self, edited: dict[str, CodeType]) -> None:
+    def __init__(self, package: Package, edited: dict[str, CodeType]) -> None:
+        self._package = package
         self._edited = edited
 
     def find_spec(
@@ -187,14 +205,14 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     ) -> importlib.machinery.ModuleSpec | None:
         """Returns a spec for the copy's own names."""
         del path, target
-        if fullname == COPY:
+        if fullname == self._package.copy:
             return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
-        if fullname.startswith(f"{COPY}."):
+        if fullname.startswith(f"{self._package.copy}."):
             return importlib.machinery.ModuleSpec(fullname, self)
         return None
 
     def exec_module(self, module: ModuleType) -> None:
         """Runs the edited code of a module, or its unchanged code."""
-        name = module.__name__.removeprefix(COPY).removeprefix(".")
+        name = module.__name__.removeprefix(self._package.copy).removeprefix(".")
         if name:
-            exec(self._edited.get(name) or _unchanged(name), module.__dict__)  # noqa: S102 - our own source
+            exec(self._edited.get(name) or _unchanged(self._package, name), module.__dict__)  # noqa: S102 - our own source
