@@ -254,12 +254,12 @@ def _growth(module: Modules) -> list[Finding]:
 
 def _ties(module: Modules) -> list[Finding]:
     """Bug report A10: 2,402 visible tokens, all scores 0 or -0 but two; membership, emission and tail."""
-    import mlx.core as mx
+    from assay.impl.model.arrays import on_device
 
     scores = np.zeros((1, 600), np.float32)
     scores[0, ::2] = -0.0
     scores[0, 300], scores[0, 599] = 4, 5
-    chosen = module("qsa").select(mx.array(scores), np.array([600], np.int32), 512, 512)
+    chosen = module("qsa").select(on_device(scores), np.array([600], np.int32), 512, 512)
     groups = np.array(chosen)[0].tolist()
     if groups != [*range(511), 599]:
         return [_bound("qsa.select", "groups 0 .. 510 and 599", groups[-3:])]
@@ -271,10 +271,10 @@ def _ties(module: Modules) -> list[Finding]:
 
 def _routes(module: Modules, geometry: Any) -> list[Finding]:
     """Bug report A18: a tie at the cut goes to the lower id; close values are no tie; wrong routes are found."""
-    import mlx.core as mx
+    from assay.impl.model.arrays import on_device
 
     logits = np.array([[3.0, 1.0, 1.001, 3.0, 1.001, 3.0, 0, 0, 0, 0, 0, 0]], np.float32)
-    routed = module("router").choose(mx.array(logits), _with(geometry, experts_used=4))
+    routed = module("router").choose(on_device(logits), _with(geometry, experts_used=4))
     ids = np.array(routed.ids)[0].tolist()
     if ids != [0, 3, 5, 2]:
         return [_bound("router.choose", "0, 3, 5, 2", ids)]
@@ -292,16 +292,18 @@ def _routes(module: Modules, geometry: Any) -> list[Finding]:
 
 def _dense(module: Modules, geometry: Any) -> list[Finding]:
     """The dense form ends at the selection width (11 here), and agrees with the sparse one until there."""
-    import mlx.core as mx
+    from assay.impl.model.arrays import on_device
 
     values = np.random.default_rng(5)
-    q = mx.array(values.standard_normal((1, geometry.heads, geometry.head_dim)).astype("f"))
+    q = on_device(values.standard_normal((1, geometry.heads, geometry.head_dim)).astype("f"))
     k, v = (
-        mx.array(values.standard_normal((12, geometry.kv_heads, geometry.head_dim)).astype("f"))
+        on_device(values.standard_normal((12, geometry.kv_heads, geometry.head_dim)).astype("f"))
         for _ in range(2)
     )
     wide = np.array(module("qsa").dense(q, k[:11], v[:11], geometry))
-    sparse = np.array(module("qsa").attend(q, k[None, :11], v[None, :11], mx.ones((1, 11), mx.bool_)))
+    sparse = np.array(
+        module("qsa").attend(q, k[None, :11], v[None, :11], on_device(np.ones((1, 11), np.bool_)))
+    )
     if not np.allclose(wide, sparse, rtol=2e-5, atol=2e-5):
         return [_bound("qsa.dense", "the sparse form's values", "others")]
     return _refused("model.qsa.dense-ceiling", "k", lambda: module("qsa").dense(q, k, v, geometry))
