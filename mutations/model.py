@@ -11,6 +11,7 @@ from assay.mutations import model_probes
 from assay.mutations.battery import Battery, BatteryContext, Mutation
 from assay.mutations.code_copy import MODEL, Edit, code_copy
 from assay.mutations.model_catalogue import MISTAKES
+from assay.mutations.model_clauses import CAPTURE
 from assay.spec.errors import Finding
 
 _FORCED: Final = (Edit("residual", "apply", "wide + (injection[:, :, None] * block[:, None, :]).reshape(wide.shape)", "wide"),)  # fmt: skip
@@ -53,7 +54,7 @@ def _judge(mutation: Mutation, _context: BatteryContext) -> list[Finding]:
 def _forced(_context: BatteryContext) -> Mutation:
     return Mutation(
         id="forced.no-injection", area="forced", field="residual.apply", change="blocks never reach the streams",
-        expected=(model_probes.CAPTURE,), payload=_FORCED,
+        expected=(CAPTURE,), payload=_FORCED,
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay.mutations.code_copy import Edit
-from assay.mutations.model_probes import BOUNDS, CAPTURE, RAISED, STATE, WHOLE
+from assay.mutations.model_clauses import BOUNDS, CAPTURE, RAISED, STATE, WHOLE
 
 
 @dataclass(frozen=True, slots=True)

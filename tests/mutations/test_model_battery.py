@@ -5,7 +5,7 @@ from importlib import resources
 
 import pytest
 
-from assay.mutations import model_probes
+from assay.mutations import model_clauses
 from assay.mutations.battery import BatteryContext
 from assay.mutations.code_copy import apply_edit
 from assay.mutations.model import BATTERY, judge_edits
@@ -29,11 +29,11 @@ def test_every_edit_can_be_made_in_the_shipped_code(mistake: Mistake) -> None:
 def test_ids_are_unique_and_clauses_are_those_of_the_probes() -> None:
     assert len({one.id for one in MISTAKES}) == len(MISTAKES)
     known = {
-        model_probes.CAPTURE,
-        model_probes.STATE,
-        model_probes.WHOLE,
-        model_probes.BOUNDS,
-        model_probes.RAISED,
+        model_clauses.CAPTURE,
+        model_clauses.STATE,
+        model_clauses.WHOLE,
+        model_clauses.BOUNDS,
+        model_clauses.RAISED,
     }
     assert {one.caught_by for one in MISTAKES} <= known
 
