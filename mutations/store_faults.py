@@ -18,10 +18,13 @@ from assay.spec.errors import AssayError
 
 Answer = TypeVar("Answer")
 
-CALLS: Final = ("open", "truncate", "pwrite", "sync", "sync_directory", "pread", "rename", "unlink")
+CALLS: Final = (
+    "open", "truncate", "pwrite", "sync", "sync_directory", "pread", "rename", "link", "unlink", "close", "status",
+    "entry",
+)  # fmt: skip
 """Calls that can be made to fail."""
 
-MUTATING: Final = ("open", "truncate", "pwrite", "sync", "sync_directory", "rename", "unlink")
+MUTATING: Final = ("open", "truncate", "pwrite", "sync", "sync_directory", "rename", "link", "unlink")
 """Calls before and after which a process can be killed with a difference on disk."""
 
 
@@ -32,8 +35,8 @@ class Fault:
     Attributes:
         call: name of the call.
         nth: which of these calls, from 0; -1 means every one.
-        kind: `error:ENOSPC` and the like, `short`, `zero`, `interrupt`, `lie` (says done, does nothing or changes a
-            bit), `kill-before`, `kill-after`.
+        kind: `error:ENOSPC` and the like, `late:EIO` (takes effect, then fails), `short`, `zero`, `interrupt`, `lie`
+            (says done and does nothing, changes a bit, or names another file), `kill-before`, `kill-after`.
     """
 
     call: str
@@ -72,6 +75,22 @@ class FaultySystem(Filesystem):
         """As the system, or faulty."""
         self._do("rename", lambda: Filesystem.rename(self, source, target))
 
+    def link(self, source: Path, target: Path) -> None:
+        """As the system, or faulty."""
+        self._do("link", lambda: Filesystem.link(self, source, target))
+
+    def close(self, descriptor: int) -> None:
+        """As the system, or faulty; a lie leaves the descriptor open."""
+        self._do("close", lambda: Filesystem.close(self, descriptor))
+
+    def status(self, descriptor: int) -> os.stat_result:
+        """As the system, or faulty; a lie names another inode."""
+        return self._do("status", lambda: Filesystem.status(self, descriptor))
+
+    def entry(self, path: Path) -> os.stat_result:
+        """As the system, or faulty; a lie names another inode."""
+        return self._do("entry", lambda: Filesystem.entry(self, path))
+
     def unlink(self, path: Path) -> None:
         """As the system, or faulty."""
         self._do("unlink", lambda: Filesystem.unlink(self, path))
@@ -105,9 +124,14 @@ class FaultySystem(Filesystem):
 
     def _do(self, call: str, real: Callable[[], Answer]) -> Answer:
         kind = self._kind(call)
-        if kind == "lie" and call in {"sync", "sync_directory"}:
+        if kind == "lie" and call not in {"open", "status", "entry"}:
             return None  # type: ignore[return-value]
         answer = real()
+        if kind == "lie" and isinstance(answer, os.stat_result):
+            return os.stat_result((answer[0], answer[1] ^ 1, *answer[2:]))  # type: ignore[return-value]
+        if kind.startswith("late:"):
+            number = getattr(errno, kind.removeprefix("late:"))
+            raise OSError(number, os.strerror(number))
         if kind == "kill-after":
             _die()
         return answer

@@ -103,7 +103,9 @@ def repack(source: Path, target: Path, *, replace: bool = False, system: Filesys
         planned.append(Planned(STORE_NAME, (manifest.header.store_bytes,), GGML_I8))
         metadata = extent.read(gguf.metadata_start, gguf.directory_start - gguf.metadata_start)
         plan = plan_gguf(gguf.entries, planned, blocks=CONVERTER, metadata=metadata)
-        return _write(target, plan, (manifest, family), _Input(extent, gguf, kept, routed), system)
+        return _write(
+            target, plan, (manifest, family), _Input(extent, gguf, kept, routed), system, replace=replace
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,13 @@ class _Input:
 
 
 def _write(
-    target: Path, plan: Plan, planned: tuple[Manifest, ExpertFamily], given: _Input, system: Filesystem
+    target: Path,
+    plan: Plan,
+    planned: tuple[Manifest, ExpertFamily],
+    given: _Input,
+    system: Filesystem,
+    *,
+    replace: bool,
 ) -> Repacked:
     manifest, family = planned
     written: list[Manifest] = []
@@ -153,7 +161,7 @@ def _write(
             _fail("publish.verify", given.extent.name, "the source's digest in the header", "another")
         given.extent.file.check_unchanged()
 
-    write_gguf(target, plan, fill, verify=verify, blocks=CONVERTER, system=system)
+    write_gguf(target, plan, fill, verify=verify, blocks=CONVERTER, system=system, replace=replace)
     return Repacked(written[0], digests[0], plan)
 
 

@@ -111,6 +111,14 @@ class Filesystem:
         """Puts `source` in the place of `target`, atomically."""
         os.replace(source, target)  # noqa: PTH105 - the seam names the system call
 
+    def link(self, source: Path, target: Path) -> None:
+        """Gives `source` a second name, unless something has it."""
+        os.link(source, target, follow_symlinks=False)
+
+    def entry(self, path: Path) -> os.stat_result:
+        """Returns the status of what a name stands for, a link itself included."""
+        return os.lstat(path)
+
     def unlink(self, path: Path) -> None:
         """Removes a directory entry."""
         os.unlink(path)  # noqa: PTH108 - the seam names the system call
@@ -153,10 +161,10 @@ class StoreFile:
         try:
             status = system.status(descriptor)
         except OSError as error:
-            system.close(descriptor)
+            self.close()
             fail(FILE_IO, name, expected="the status of the file", got=system_words(error))
         if not stat.S_ISREG(status.st_mode):
-            system.close(descriptor)
+            self.close()
             fail(FILE_OPEN, name, expected="a regular file", got=_kind(status.st_mode))
         self.size = status.st_size
         self._identity = _identity(status)
@@ -212,7 +220,10 @@ class StoreFile:
 
     def check_unchanged(self) -> None:
         """Raises store.file.changed when the file is no longer the one that was opened."""
-        found = _identity(self.system.status(self.descriptor))
+        try:
+            found = _identity(self.system.status(self.descriptor))
+        except OSError as error:
+            fail(FILE_IO, self.name, expected="the status of the file", got=system_words(error))
         if found != self._identity:
             fail(
                 FILE_CHANGED,
@@ -227,10 +238,11 @@ class StoreFile:
         return self._identity
 
     def close(self) -> None:
-        """Closes the file; a second call does nothing."""
+        """Closes the file; a second call does nothing, and a failure takes nothing back of what was read."""
         if self.descriptor >= 0:
-            self.system.close(self.descriptor)
-            self.descriptor = -1
+            descriptor, self.descriptor = self.descriptor, -1
+            with contextlib.suppress(OSError):
+                self.system.close(descriptor)
 
     def __enter__(self) -> Self:
         return self

@@ -116,6 +116,7 @@ def write_gguf(
     verify: Callable[[Extent], None] | None = None,
     blocks: dict[int, Block] = GGML,
     system: Filesystem = SYSTEM,
+    replace: bool = True,
 ) -> None:
     """Publishes the planned file.
 
@@ -126,6 +127,7 @@ def write_gguf(
         verify: judges the file beyond its structure, which is always judged.
         blocks: the block sizes of the plan.
         system: the seam for injected faults.
+        replace: whether a file that is at `target` at the commit point is replaced.
 
     Raises:
         PublicationError: publish.<step>.
@@ -150,7 +152,7 @@ def write_gguf(
         if verify is not None:
             verify(extent)
 
-    publish(target, plan.file_bytes, fill_all, verify_all, system)
+    publish(target, plan.file_bytes, fill_all, verify_all, system, replace=replace)
 
 
 def _entry(entry: Entry) -> bytes:

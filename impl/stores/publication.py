@@ -5,8 +5,12 @@ directory, rename (the commit point), fsync of the directory again. A failure be
 temporary file and keeps the old target; a failure after it is reported and not rolled back, because the new
 complete file is already visible.
 
+A rename is believed only when the target is then the file that was written: one that says done and did nothing is
+a failure, and one that took effect and then reported an error is after the commit.
+
 A killed writer can't clean up after itself. Its temporary file is complete garbage to everyone (no reader opens
-that name), holds a lock only while its owner lives, and is removed by the next publication of the same target.
+that name), holds a lock only while its owner lives, and is removed by the next publication of the same target. Only
+names that this module makes are ever removed, and no target may have one.
 """
 
 import contextlib
@@ -14,7 +18,9 @@ import errno
 import fcntl
 import functools
 import os
+import re
 import secrets
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -40,7 +46,9 @@ VERIFY: Final = _step(
 )
 DIRECTORY: Final = _step("directory", "The directory reaches the medium before the commit.", "a failing disk")
 RENAME: Final = _step(
-    "rename", "The new file takes the place of the target in one step.", "the target is a directory"
+    "rename",
+    "The new file takes the place of the target in one step.",
+    "the target is a directory, or exists and may not be replaced",
 )
 AFTER_COMMIT: Final = _step(
     "after-commit",
@@ -49,8 +57,16 @@ AFTER_COMMIT: Final = _step(
 )
 
 
+_TEMPORARY: Final = re.compile(r"\..*\.assay-[0-9a-f]{12}\.tmp", re.DOTALL)
+_CREATIONS: Final = 100
+"""Temporary files that other writers' sweeps may take before this one gives up."""
+
+Identity = tuple[int, int]
+"""Device and inode."""
+
+
 class PublicationError(AssayError):
-    """A store could not be published; the old target is untouched."""
+    """A store could not be published; this writer didn't change the target."""
 
 
 class DurabilityError(PublicationError):
@@ -106,6 +122,8 @@ def publish(
     fill: Callable[[Draft], None],
     verify: Callable[[Extent], None],
     system: Filesystem = SYSTEM,
+    *,
+    replace: bool = True,
 ) -> None:
     """Publishes a file of `size` bytes at `target`, or leaves everything as it was.
 
@@ -115,24 +133,23 @@ def publish(
         fill: writes the bytes.
         verify: judges the reopened file and raises when it isn't right.
         system: the seam for injected faults.
+        replace: whether a file that is at `target` at the commit point is replaced; otherwise it stays.
 
     Raises:
         PublicationError: publish.<step>, before the commit.
-        DurabilityError: publish.after-commit, when the new file is in place but the directory was not synced.
+        DurabilityError: publish.after-commit, when the new file is in place but that may not last.
         AssayError: whatever `fill` and `verify` raise.
     """
+    _check_name(target)
     sweep(target, system)
     draft = _create(target, size, system)
     committed = False
     try:
         fill(draft)
         _attempt(SYNC, draft, lambda: system.sync(draft.descriptor))
-        _verify(draft, verify)
+        identity = _verify(draft, verify)
         _attempt(DIRECTORY, draft, lambda: system.sync_directory(target.parent))
-        try:
-            _retry(lambda: system.rename(draft.path, target))
-        except OSError as error:
-            raise _error(RENAME, target.name, "the new file in place", system_words(error)) from error
+        doubt = _commit(draft, target, identity, replace=replace)
         committed = True
     finally:
         if not committed:
@@ -143,77 +160,149 @@ def publish(
     try:
         _retry(lambda: system.sync_directory(target.parent))
     except OSError as error:
-        finding = Finding.of(
-            AFTER_COMMIT,
-            "publish",
-            target.name,
-            expected="the directory synced after the rename",
-            got=system_words(error),
-            hint="the new file is complete and in place; sync the file system before relying on it",
+        doubt = doubt or system_words(error)
+    if doubt:
+        raise DurabilityError(
+            Finding.of(
+                AFTER_COMMIT,
+                "publish",
+                target.name,
+                expected="rename and sync of the directory without an error",
+                got=doubt,
+                hint="the new file is complete and in place; sync the file system before relying on it",
+            )
         )
-        raise DurabilityError(finding) from error
 
 
 def sweep(target: Path, system: Filesystem = SYSTEM) -> list[Path]:
     """Removes the temporary files that killed writers of `target` left, and returns them.
 
-    A writer holds a lock on its temporary file; the lock dies with it.
+    A writer holds a lock on its temporary file; the lock dies with it. Only regular files with exactly the names that
+    `publish` makes for this target are removed.
     """
+    try:
+        names = sorted(os.listdir(target.parent))  # noqa: PTH208 - names, not paths
+    except (OSError, ValueError):
+        return []
+    prefix = _prefix(target)
     removed = []
-    for path in sorted(target.parent.glob(f"{_glob_escape(_prefix(target))}*")):
+    for path in (target.parent / name for name in names if _is_temporary(name, prefix)):
         try:
-            descriptor = system.open(path, os.O_RDWR | os.O_NOFOLLOW)
+            descriptor = system.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
             continue
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            system.unlink(path)
-            removed.append(path)
+            if stat.S_ISREG(system.status(descriptor).st_mode):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                system.unlink(path)
+                removed.append(path)
         except OSError:
             continue
         finally:
-            system.close(descriptor)
+            with contextlib.suppress(OSError):
+                system.close(descriptor)
     return removed
 
 
 def _create(target: Path, size: int, system: Filesystem) -> Draft:
-    while True:
-        path = target.parent / f"{_prefix(target)}{secrets.token_hex(6)}"
+    for _ in range(_CREATIONS):
+        path = target.parent / f"{_prefix(target)}{secrets.token_hex(6)}.tmp"
         try:
             descriptor = system.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW)
         except InterruptedError:
             continue
-        except OSError as error:
-            if error.errno == errno.EEXIST:
+        except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno == errno.EEXIST:
                 continue
-            raise _error(
-                CREATE, target.name, "a temporary file beside the target", system_words(error)
-            ) from error
+            raise _error(CREATE, target.name, "a temporary file beside the target", _words(error)) from error
         draft = Draft(descriptor, path, size, system)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if system.status(descriptor).st_nlink == 1:
                 _retry(functools.partial(system.truncate, descriptor, size))
                 return draft
+        except BlockingIOError:
+            _remove(draft)  # another writer's sweep holds it and is about to remove it
         except (OSError, OverflowError) as error:
             _remove(draft)
-            words = system_words(error) if isinstance(error, OSError) else str(error)
+            with contextlib.suppress(OSError):
+                system.close(descriptor)
+            raise _error(CREATE, target.name, f"a temporary file of {size} bytes", _words(error)) from error
+        with contextlib.suppress(OSError):
             system.close(descriptor)
-            raise _error(CREATE, target.name, f"a temporary file of {size} bytes", words) from error
-        system.close(descriptor)  # another writer's sweep took it between creation and lock
+    raise _error(CREATE, target.name, "a temporary file beside the target", f"{_CREATIONS} lost to others")
 
 
-def _verify(draft: Draft, verify: Callable[[Extent], None]) -> None:
+def _commit(draft: Draft, target: Path, identity: Identity, *, replace: bool) -> str:
+    """Puts the draft in the target's place and returns what is doubtful about it, or nothing.
+
+    Raises:
+        PublicationError: publish.rename, when the draft isn't in place and no later writer's file is.
+    """
+    system = draft.system
+    before = _status(target, system)
+    doubt = ""
+    try:
+        _put(draft, target, identity, replace=replace)
+    except OSError as error:
+        doubt = system_words(error)
+    after = _status(target, system)
+    if after[:2] == identity:
+        if not replace and _entry(draft.path, system) == identity:
+            with contextlib.suppress(OSError):  # a second name of a published file; the next sweep removes it
+                system.unlink(draft.path)
+        return doubt and f"the new file in place, then {doubt}"
+    # After success, a file that is neither the old nor the new one is that of a writer who committed later.
+    if not doubt and after not in {(), before} and _entry(draft.path, system) != identity:
+        return ""
+    raise _error(
+        RENAME, target.name, "the new file in place", doubt or "success reported, another file there"
+    )
+
+
+def _put(draft: Draft, target: Path, identity: Identity, *, replace: bool) -> None:
+    while True:
+        try:
+            if replace:
+                draft.system.rename(draft.path, target)
+            else:
+                draft.system.link(draft.path, target)  # unlike a rename, never replaces
+        except InterruptedError:
+            if _entry(target, draft.system) == identity:
+                break
+        else:
+            break
+
+
+def _entry(path: Path, system: Filesystem) -> tuple[int, ...]:
+    """Returns device and inode of what has a name, or nothing."""
+    return _status(path, system)[:2]
+
+
+def _status(path: Path, system: Filesystem) -> tuple[int, ...]:
+    """Returns device, inode and times, since an inode's number is given to the next file once it is free."""
+    try:
+        found = system.entry(path)
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _verify(draft: Draft, verify: Callable[[Extent], None]) -> Identity:
     try:
         file = StoreFile.open(draft.path, draft.system)
     except AssayError as error:
         raise _error(VERIFY, draft.path.name, "the new file opened again", error.finding.got) from error
     with file:
-        if file.size != draft.size or not os.path.samestat(
-            os.fstat(file.descriptor), os.fstat(draft.descriptor)
-        ):
+        try:
+            written = draft.system.status(draft.descriptor)
+        except OSError as error:
+            raise _error(VERIFY, draft.path.name, "the status of the new file", _words(error)) from error
+        identity = (written.st_dev, written.st_ino)
+        if file.size != draft.size or file.identity[:2] != identity:
             raise _error(VERIFY, draft.path.name, f"{draft.size} bytes, the file that was written", file.size)
         verify(file.extent())
+    return identity
 
 
 def _attempt(code: str, draft: Draft, call: Callable[[], None]) -> None:
@@ -239,11 +328,26 @@ def _remove(draft: Draft) -> None:
 
 
 def _prefix(target: Path) -> str:
-    return f".{target.name[:180]}.tmp."
+    """Returns how the names of a target's temporary files start; a name has at most 255 bytes."""
+    return f".{os.fsencode(target.name)[:180].decode('utf-8', 'ignore')}.assay-"
 
 
-def _glob_escape(text: str) -> str:
-    return "".join(f"[{character}]" if character in "*?[" else character for character in text)
+def _is_temporary(name: str, prefix: str) -> bool:
+    return name.startswith(prefix) and len(name) == len(prefix) + 16 and bool(_TEMPORARY.fullmatch(name))
+
+
+def _check_name(target: Path) -> None:
+    """Refuses what is no name, and a name that a sweep would take for a temporary file."""
+    try:
+        is_name = bool(os.fsencode(target.name).strip(b"\0")) and "\0" not in target.name
+    except UnicodeEncodeError:
+        is_name = False
+    if not is_name or _TEMPORARY.fullmatch(target.name):
+        raise _error(CREATE, repr(target.name), "the name of a file, not of a temporary one", target.name)
+
+
+def _words(error: Exception) -> str:
+    return system_words(error) if isinstance(error, OSError) else str(error)
 
 
 def _error(code: str, where: str, expected: object, got: object) -> PublicationError:

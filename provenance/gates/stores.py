@@ -64,9 +64,11 @@ _KINDS = {
     "truncate": ("error:ENOSPC",),
     "pwrite": ("error:ENOSPC", "short", "zero", "interrupt", "lie"),
     "pread": ("error:EIO", "short", "zero", "interrupt", "lie"),
-    "sync": ("error:EIO", "interrupt"),
-    "sync_directory": ("error:EIO", "interrupt"),
-    "rename": ("error:EACCES", "interrupt"),
+    "sync": ("error:EIO", "late:EIO", "interrupt", "lie"),
+    "sync_directory": ("error:EIO", "late:EIO", "interrupt", "lie"),
+    "rename": ("error:EACCES", "late:EIO", "late:EINTR", "interrupt", "lie"),
+    "close": ("error:EIO", "late:EIO", "lie"),
+    "status": ("error:EIO", "lie"),
 }
 
 

@@ -1,9 +1,11 @@
 """Atomic publication under every fault and every kill: the old file whole, or the new one whole, nothing else."""
 
+import fcntl
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -27,9 +29,11 @@ KINDS = {
     "pread": ("error:EIO", "short", "zero", "interrupt", "lie"),
     "sync": ("error:EIO", "error:ENOSPC", "interrupt", "lie"),
     "sync_directory": ("error:EIO", "interrupt", "lie"),
-    "rename": ("error:EACCES", "error:EISDIR", "interrupt"),
+    "rename": ("error:EACCES", "error:EISDIR", "late:EIO", "late:EINTR", "interrupt", "lie"),
+    "close": ("error:EIO", "late:EIO", "lie"),
+    "status": ("error:EIO",),
 }
-HARMLESS = {"short", "interrupt"}
+HARMLESS = {"short", "interrupt", "late:EINTR"}
 OLD = b"the old store\n" * 9
 
 
@@ -78,7 +82,7 @@ def test_a_fault_anywhere_leaves_the_old_file_or_the_new_one(
         error = contract.judge_fault(tmp_path, Fault(call, nth, kind), right, OLD)
         if (call, kind) == ("pread", "lie"):
             errors += error is not None  # the changed byte may be one that nobody needs
-        elif kind in HARMLESS or (kind == "lie" and call.startswith("sync")):
+        elif kind in HARMLESS or call == "close" or (kind == "lie" and call.startswith("sync")):
             assert error is None, f"{kind} at {call} {nth} is survivable, but: {error}"
         else:
             assert error is not None, f"{kind} at {call} {nth} was reported as success"
@@ -104,6 +108,9 @@ def test_transfers_that_are_always_short_still_give_the_exact_file(
         (Fault("open", 1, "error:EACCES"), "publish.verify"),
         (Fault("sync_directory", 0, "error:EIO"), "publish.directory"),
         (Fault("rename", 0, "error:EISDIR"), "publish.rename"),
+        (Fault("rename", 0, "lie"), "publish.rename"),
+        (Fault("rename", 0, "late:EIO"), "publish.after-commit"),
+        (Fault("status", 0, "error:EIO"), "publish.create"),
         (Fault("sync_directory", 1, "error:EIO"), "publish.after-commit"),
         (Fault("pwrite", 0, "lie"), "ple-store.page.header"),
     ],
@@ -181,6 +188,90 @@ def test_a_sweep_leaves_the_temporary_file_of_a_living_writer(tmp_path: Path) ->
 
     publish(tmp_path / "x", 10, lambda _: None, verify)
     assert (tmp_path / "x").read_bytes() == bytes(10)
+
+
+def test_a_sweep_takes_only_names_that_publication_makes(tmp_path: Path) -> None:
+    foreign = {
+        ".a.tmp.store",
+        ".a.tmp.0123456789ab",
+        ".a.assay-0123456789.tmp",
+        ".a.assay-0123456789AB.tmp",
+        ".ab.tmp",
+    }
+    ours = ".a.assay-0123456789ab.tmp"
+    for name in {*foreign, ours}:
+        (tmp_path / name).write_bytes(b"x")
+    (tmp_path / ".a.assay-000000000000.tmp").mkdir()
+    assert sweep(tmp_path / "a") == [tmp_path / ours]
+    assert StoreObserver(tmp_path).names() == {*foreign, ".a.assay-000000000000.tmp"}
+
+
+@pytest.mark.parametrize("name", [".a.assay-0123456789ab.tmp", "a\0b", "\ud800"])
+def test_a_name_that_can_not_be_published_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(PublicationError) as caught:
+        publish(tmp_path / name, 1, lambda _: None, lambda _: None)
+    assert (caught.value.finding.code, caught.value.finding.where) == ("publish.create", repr(name))
+    assert StoreObserver(tmp_path).names() == set()
+
+
+def test_a_temporary_file_that_a_sweep_holds_is_given_up_for_another(tmp_path: Path) -> None:
+    class Swept(Filesystem):
+        held: ClassVar[list[int]] = []
+
+        def open(self, path: Path, flags: int, mode: int = 0o644) -> int:
+            descriptor = super().open(path, flags, mode)
+            if flags & os.O_CREAT and not self.held:
+                self.held.append(os.open(path, os.O_RDWR))
+                fcntl.flock(self.held[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return descriptor
+
+    publish(tmp_path / "x", 10, lambda _: None, lambda _: None, Swept())
+    os.close(Swept.held[0])
+    assert StoreObserver(tmp_path).names() == {"x"}
+
+
+def test_a_writer_that_another_replaced_at_once_has_succeeded(tmp_path: Path) -> None:
+    class Overtaken(Filesystem):
+        def rename(self, source: Path, target: Path) -> None:
+            super().rename(source, target)
+            (tmp_path / "other").write_bytes(b"later")
+            (tmp_path / "other").replace(target)
+
+    (tmp_path / "x").write_bytes(OLD)
+    publish(tmp_path / "x", 10, lambda _: None, lambda _: None, Overtaken())
+    assert (tmp_path / "x").read_bytes() == b"later"
+
+
+def test_a_file_that_appears_before_the_commit_is_not_replaced_unless_asked(tmp_path: Path) -> None:
+    with pytest.raises(PublicationError) as caught:
+        publish(
+            tmp_path / "x",
+            10,
+            lambda _: None,
+            lambda _: (tmp_path / "x").write_bytes(b"another's") and None,
+            replace=False,
+        )
+    assert (caught.value.finding.code, caught.value.finding.where) == ("publish.rename", "x")
+    assert StoreObserver(tmp_path).data("x") == b"another's"
+    assert StoreObserver(tmp_path).names() == {"x"}
+    publish(tmp_path / "y", 10, lambda _: None, lambda _: None, replace=False)
+    assert StoreObserver(tmp_path).names() == {"x", "y"}
+
+
+@pytest.mark.parametrize("kind", ["lie", "error:EACCES", "late:EIO"])
+def test_a_faulty_link_is_told_from_one_that_took_effect(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(PublicationError) as caught:
+        publish(
+            tmp_path / "x",
+            10,
+            lambda _: None,
+            lambda _: None,
+            FaultySystem(Fault("link", 0, kind)),
+            replace=False,
+        )
+    is_there = kind == "late:EIO"
+    assert caught.value.finding.code == ("publish.after-commit" if is_there else "publish.rename")
+    assert StoreObserver(tmp_path).names() == ({"x"} if is_there else set())
 
 
 KILLED = """
