@@ -54,6 +54,8 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.provenance.captures.regenerate",
     "assay.provenance.kinds",
     "assay.provenance.usage",
+    "assay.provenance.evidence.durable",
+    "assay.provenance.evidence.heads",
     "assay.provenance.evidence.claims",
     "assay.provenance.evidence.ledger",
     "assay.provenance.evidence.run_log",

@@ -4,8 +4,13 @@ Append one row for each new component; the gates that name it (`provenance/gates
 row states a label: labels are computed from evidence (`assay.provenance.evidence.status`).
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
+
+from assay.spec.verdicts import Label
+
+_STRUCTURE, _BUILT, _VECTORS = Label.STRUCTURAL_ONLY, Label.IMPLEMENTED, Label.CORRECTNESS_FIXTURE
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,58 +20,63 @@ class Component:
     Attributes:
         id: word id, such as `contract` or `oracles.qsa`.
         title: a few words for a table.
-        claim: one sentence: what a reader may believe when the label is reached, and where that ends.
+        boundary: where every claim of this component ends, however high it stands.
         modules: `assay.*` modules or packages (a package stands for everything below it); with their import closure
             they are the code that the evidence is about. Name here what is reached only by a name in a string.
         fixtures: files or folders of vectors, relative to the package.
         contract: files or folders of frozen contract data, relative to the package.
+        claims: rung -> what a reader may believe once that rung is reached, no more than its gates show. Every rung
+            that has a gate has a sentence; those of rungs that are not reached are shown as not yet shown.
     """
 
     id: str
     title: str
-    claim: str
+    boundary: str
     modules: tuple[str, ...]
     fixtures: tuple[str, ...] = ()
     contract: tuple[str, ...] = ("spec/profiles",)
+    claims: Mapping[Label, str] = field(default_factory=dict)
 
 
 COMPONENTS: Final[tuple[Component, ...]] = (
     Component(
         id="contract",
         title="Profile contract",
-        claim=(
-            "The frozen facts of the family agree with each other and with what upstream published; "
-            "this says nothing about any implementation."
-        ),
+        boundary="This says nothing about any implementation.",
         modules=("assay.spec.contract", "assay.spec.profiles", "assay.spec.rules"),
+        claims={
+            _STRUCTURE: "The frozen facts of the family agree with each other and are what was pinned.",
+            _BUILT: "They agree with the configuration, tensors and tokens that upstream published.",
+            _VECTORS: "The published description is accepted by them wherever it can be judged, and every changed leaf is caught.",
+        },
     ),
     Component(
         id="checkpoint-reader",
         title="Checkpoint validation",
-        claim=(
-            "A checkpoint directory is accepted only when its names, shapes, types, spans and configuration are the "
-            "contract's; payload bytes are judged only when asked."
-        ),
+        boundary="Payload bytes are judged only when asked.",
         modules=("assay.impl.stores",),
+        claims={
+            _BUILT: "The miniature's checkpoint is accepted through the private seam and refused without it.",
+            _VECTORS: "The real description is accepted, and every listed change of its names, shapes, types, spans or configuration is refused.",
+        },
     ),
     Component(
         id="text",
         title="Text pipeline",
-        claim=(
-            "Prompt bytes, token ids, errors and the origin of every byte agree with the published cases and with "
-            "independent oracles; no text of a caller becomes a control token. Nothing is said about what a model answers."
-        ),
+        boundary="Nothing is said about what a model answers.",
         modules=("assay.impl.text", "assay.oracles.tokenizer", "assay.oracles.chat", "assay.mutations.text"),
         fixtures=("fixtures/text",),
         contract=("spec/profiles", "spec/text.py"),
+        claims={
+            _STRUCTURE: "Every fact of the tokenizer, the template and a prompt's segments is refused when mutated.",
+            _BUILT: "On the miniature's files, prompt bytes, ids, errors and origins agree with independent oracles and with transformers.",
+            _VECTORS: "With the published files they agree with the published cases and with the oracles; no text of a caller becomes a control token there.",
+        },
     ),
     Component(
         id="provenance",
         title="Evidence and status",
-        claim=(
-            "Damaged, missing and stale evidence is found and lowers labels; forged evidence is not found without a "
-            "signature."
-        ),
+        boundary="Forged evidence is not found without a signature.",
         modules=(
             "assay.provenance.evidence",
             "assay.provenance.gates.run",
@@ -74,27 +84,32 @@ COMPONENTS: Final[tuple[Component, ...]] = (
             "assay.provenance.gates.worker",
         ),
         contract=(),
+        claims={
+            _VECTORS: "Records that were removed from a ledger or altered in it are found and named, and lower labels.",
+        },
     ),
     Component(
         id="captures",
         title="Upstream captures",
-        claim=(
-            "Each shipped array is what the pinned upstream package held when it ran on a small geometry, or is "
-            "labelled otherwise; nothing of the real weights is in them."
-        ),
+        boundary="Nothing of the real weights is in them.",
         modules=("assay.provenance.captures", "assay.impl.captures", "assay.spec.origins"),
         fixtures=("fixtures/captures",),
         contract=(),
+        claims={
+            _STRUCTURE: "Each shipped array has its digest, and an origin that its producer can have.",
+            _BUILT: "The pinned upstream package, run again on the same small geometries, gives the shipped captures bit for bit.",
+            _VECTORS: "Every listed change of a capture's bytes, origins or documents is found, and the oracles agree with each capture.",
+        },
     ),
     Component(
         id="oracles",
         title="Mathematics oracles",
-        claim=(
-            "The plain NumPy mathematics agrees with the pinned upstream package on small geometries, in float32 and "
-            "on the CPU; nothing is said of the real weights."
-        ),
+        boundary="Nothing is said of the real weights, or of anything but float32 on the CPU.",
         modules=("assay.oracles",),
         fixtures=("fixtures/captures", "fixtures/vectors"),
+        claims={
+            _VECTORS: "The plain NumPy mathematics agrees with the upstream captures of small geometries, and catches every listed mistake of a port.",
+        },
     ),
     Component(
         id="model",
@@ -110,7 +125,7 @@ COMPONENTS: Final[tuple[Component, ...]] = (
     Component(
         id="stores.gguf",
         title="GGUF v3",
-        claim="Files are read within bounds and written exactly; structure only, nothing about the model that a file holds.",
+        boundary="Structure only: nothing is said of the model that a file holds.",
         modules=(
             "assay.impl.stores.gguf",
             "assay.impl.stores.gguf_rules",
@@ -118,11 +133,16 @@ COMPONENTS: Final[tuple[Component, ...]] = (
             "assay.impl.stores.gguf_writer",
         ),
         contract=(),
+        claims={
+            _STRUCTURE: "Published files are written bit for bit.",
+            _BUILT: "Stores of true size are placed in bounded memory, and a file appears whole or not at all.",
+            _VECTORS: "Every changed byte of a directory is found.",
+        },
     ),
     Component(
         id="stores.expert-major",
         title="ExpertMajor v2",
-        claim="Families 1 to 4 and private ones are written, read and verified bit for bit; no codec's quality is judged, and no release codec exists for family 4.",
+        boundary="No codec's quality is judged, and no release codec exists for family 4.",
         modules=(
             "assay.impl.stores.expert_families",
             "assay.impl.stores.expert_layout",
@@ -134,11 +154,16 @@ COMPONENTS: Final[tuple[Component, ...]] = (
             "assay.impl.stores.record_digests",
         ),
         contract=(),
+        claims={
+            _STRUCTURE: "The published stores are written bit for bit.",
+            _BUILT: "The public store is written, opened and located at its true size, and appears whole or not at all.",
+            _VECTORS: "Every changed field and changed payload is found at its own clause.",
+        },
     ),
     Component(
         id="stores.ple-rows",
         title="PLE rows v1",
-        claim="Rows come only from verified pages, and a store is published whole or not at all; no production row codec is qualified.",
+        boundary="No production row codec is qualified.",
         modules=(
             "assay.impl.stores.ple_digests",
             "assay.impl.stores.ple_layout",
@@ -150,31 +175,45 @@ COMPONENTS: Final[tuple[Component, ...]] = (
             "assay.impl.stores.row_shards",
         ),
         contract=(),
+        claims={
+            _STRUCTURE: "The published stores are written bit for bit.",
+            _BUILT: "The public store is written, opened and located at its true size, and appears whole or not at all.",
+            _VECTORS: "Every changed field, digest and page is found at its own clause.",
+        },
     ),
     Component(
         id="stores.affine4",
         title="MLX affine 4-bit codec",
-        claim="Encoder and decoder agree with MLX bit for bit on small arrays; nothing is said of a model's quality in it.",
+        boundary="Nothing is said of a model's quality in it.",
         modules=("assay.impl.stores.affine4", "assay.impl.stores.blocks"),
         contract=(),
+        claims={
+            _STRUCTURE: "A block written by hand is decoded to the values that the container's rule gives.",
+            _BUILT: "Encoding moves no value by more than one quantisation step.",
+            _VECTORS: "Encoder and decoder agree with MLX bit for bit on small arrays, on the default device of the machine.",
+        },
     ),
     Component(
         id="artifact.admission",
         title="Artifact admission",
-        claim=(
-            "A bad artifact is refused at its published stage and field before anything is allocated; what is admitted "
-            "is its structure: no payload was read, and no runtime is supported."
-        ),
+        boundary="What is admitted is structure: no payload was read, and no runtime is supported.",
         modules=("assay.impl.stores.artifact", "assay.mutations.gguf", "assay.mutations.artifact_cases"),
+        claims={
+            _STRUCTURE: "The published sizes and totals follow from the contract, and the public route admits nothing of a private profile.",
+            _BUILT: "Every published bad artifact is refused at its stage and field, and a refusal touches nothing else.",
+            _VECTORS: "Every mutated field of an artifact is refused at its own stage, before anything is allocated.",
+        },
     ),
     Component(
         id="artifact.builder",
         title="Artifact builder",
-        claim=(
-            "An artifact holds the bits of its checkpoint, each tensor in one place, and appears whole or not at all; "
-            "only private geometries are built, and no quantisation is judged."
-        ),
+        boundary="Only private geometries are built, and no quantisation is judged.",
         modules=("assay.impl.stores.artifact", "assay.provenance.miniature"),
+        claims={
+            _STRUCTURE: "The public route builds nothing.",
+            _BUILT: "A built artifact holds the bits of its checkpoint, each tensor in one place, and appears whole or not at all.",
+            _VECTORS: "The plan of the real artifact follows from the published headers.",
+        },
     ),
 )
 """Every component; ids are unique and never reused."""

@@ -22,7 +22,7 @@ UNKNOWN: Final = declare(
     source="assay: input", cause="a file under an unusual name", fix="say it with --kind",
 )  # fmt: skip
 
-_EVIDENCE_NAME: Final = re.compile(r"^([0-9a-f]{64}\.json|run\.jsonl)$")
+_EVIDENCE_NAME: Final = re.compile(r"^([0-9a-f]{64}\.json|run\.jsonl?)$")
 HEAD_BYTES: Final = 1 << 16
 _STAGE: Final = "input"
 

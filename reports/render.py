@@ -54,7 +54,7 @@ def render(document: Run | RunComparison, format_: Format) -> str:
 
 
 def write_reports(
-    document: Run | RunComparison, directory: Path, *, without: Collection[Format] = ()
+    document: Run | RunComparison, directory: Path, *, without: Collection[str] = ()
 ) -> dict[str, Path]:
     """Writes all formats into `directory`, or all but some, and returns where each lies.
 

@@ -5,11 +5,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from assay.provenance.evidence.heads import read_against_runs
 from assay.provenance.evidence.ledger import Ledger
 from assay.provenance.evidence.status import Registry, present_state
 from assay.provenance.evidence.subjects import SourceTree
 from assay.provenance.output import emit, emit_json, output_format, say
-from assay.provenance.paths import evidence_directory
+from assay.provenance.paths import checkpoint_directory, evidence_directory, runs_directory
 from assay.spec.errors import usage_error
 from assay.spec.verdicts import ExitCode
 
@@ -39,14 +40,16 @@ def run(arguments: argparse.Namespace) -> int:
         statements.make_key(_needed(arguments.file, "FILE"))
         say(f"wrote {arguments.file} (keep it secret) and {arguments.file}.pub")
     elif arguments.action == "verify":
-        found = statements.verify(
-            _needed(arguments.file, "FILE"), _needed(arguments.public_key, "--public-key")
-        )
-        _print_verified(found, output_format(arguments))
+        public_key = _needed(arguments.public_key, "--public-key")
+        found = statements.verify(_needed(arguments.file, "FILE"), public_key)
+        statements.demand_labels(found, Registry.default(), arguments.file.name)
+        _print_verified(found, statements.key_id(public_key), output_format(arguments))
     else:
         registry = Registry.default()
-        chain = Ledger(evidence_directory(arguments.evidence)).read()
-        statement = statements.make_statement(chain, present_state(registry, SourceTree()), registry)
+        ledger = Ledger(evidence_directory(arguments.evidence))
+        chain = read_against_runs(ledger, runs_directory(arguments.out))
+        present = present_state(registry, SourceTree(), checkpoint_directory())
+        statement = statements.make_statement(chain, present, registry)
         if arguments.action == "sign":
             statement = statements.sign(statement, _needed(arguments.key, "--key"))
         emit(json.dumps(statement, ensure_ascii=False, sort_keys=True))
@@ -55,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> int:
     folder = evidence_directory(arguments.evidence)
-    chain = Ledger(folder).read()
+    chain = read_against_runs(Ledger(folder), runs_directory(arguments.out))
     if output_format(arguments) == "json":
         emit_json(
             {
@@ -75,13 +78,15 @@ def _check(arguments: argparse.Namespace) -> int:
     return ExitCode.EVIDENCE if chain.findings else ExitCode.OK
 
 
-def _print_verified(statement: dict[str, Any], style: str) -> None:
+def _print_verified(statement: dict[str, Any], key: str, style: str) -> None:
     if style == "json":
         emit_json(statement)
+        say(f"verified, key {key}")
         return
     labels = statement["predicate"]["status"]["labels"]
     lines = [f"{one['component']}: {one['label']}" for one in labels]
-    emit("\n".join([*lines, "the signature holds: whoever has the key says so"]))
+    meaning = "whoever has the key says so, and the labels follow from the records that the statement carries"
+    emit("\n".join([*lines, f"verified, key {key}: the signature holds: {meaning}"]))
 
 
 def _needed(path: Path | None, where: str) -> Path:

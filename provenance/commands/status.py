@@ -4,11 +4,12 @@ import argparse
 from pathlib import Path
 
 from assay.provenance.evidence.claims import check_claims, overclaims
+from assay.provenance.evidence.heads import read_against_runs
 from assay.provenance.evidence.ledger import Ledger
 from assay.provenance.evidence.status import Registry, compute_status, present_state
 from assay.provenance.evidence.subjects import SourceTree
 from assay.provenance.output import emit, emit_json, output_format, say
-from assay.provenance.paths import evidence_directory
+from assay.provenance.paths import checkpoint_directory, evidence_directory, runs_directory
 from assay.spec.documents.status import Status
 from assay.spec.errors import usage_error
 from assay.spec.verdicts import ExitCode, Label, worst_exit
@@ -33,8 +34,10 @@ def run(arguments: argparse.Namespace) -> int:
     for name in arguments.component:
         if name not in known:
             raise usage_error("component", expected=f"one of {', '.join(sorted(known))}", got=name)
-    chain = Ledger(evidence_directory(arguments.evidence)).read()
-    status = compute_status(chain, present_state(registry, SourceTree()), registry)
+    ledger = Ledger(evidence_directory(arguments.evidence))
+    chain = read_against_runs(ledger, runs_directory(arguments.out))
+    present = present_state(registry, SourceTree(), checkpoint_directory())
+    status = compute_status(chain, present, registry)
     codes = [ExitCode.EVIDENCE] if chain.findings else []
     if arguments.check is not None:
         labels = {one.component: Label(one.label) for one in status.labels}
@@ -68,6 +71,8 @@ def as_text(status: Status) -> str:
     for one in status.labels:
         passed = sum(state == "pass" for state in one.gates.values())
         lines.append(f"{one.component:<{width}}  {one.label:<19}  {passed}/{len(one.gates)} gates pass")
+        lines += [f"{'':<{width}}    holds: {one.claim}"] if one.claim else []
+        lines += [f"{'':<{width}}    not yet shown: {text}" for text in one.not_shown]
         lines += [f"{'':<{width}}    missing: {why}" for why in one.missing]
     lines += [f"{one.profile}: {one.state}" for one in status.support]
     for title, texts in (
@@ -83,8 +88,11 @@ def as_text(status: Status) -> str:
 
 def as_markdown(status: Status) -> str:
     """Returns the labels as a table that can stand between the markers of a README."""
-    rows = [f"| {one.component} | {one.label} | {one.claim} |" for one in status.labels]
-    return "\n".join(["| component | label | what it means |", "|---|---|---|", *rows])
+    rows = [
+        f"| {one.component} | {one.label} | {one.claim or 'nothing is claimed'} | {'; '.join(one.not_shown) or '-'} |"
+        for one in status.labels
+    ]
+    return "\n".join(["| component | label | what holds | not yet shown |", "|---|---|---|---|", *rows])
 
 
 def _ledger_lines(status: Status) -> list[str]:

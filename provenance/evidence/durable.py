@@ -10,7 +10,36 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from assay.spec.clauses import Authority, declare
+from assay.spec.errors import Finding, IncompleteError
+
 TEMPORARY_PREFIX: Final = ".writing-"
+
+
+UNWRITABLE: Final = declare(
+    "evidence.unwritable",
+    Authority.PROCESS,
+    "Evidence, run log and reports can be written.",
+    source="design: status is computed",
+    cause="the disk is full, or the folder is read-only",
+    fix="make room or name another folder with --out or --evidence, then run again; nothing written before is lost",
+)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turns a failed write into one typed error that names the path; the work is then unfinished, not damaged.
+
+    Raises:
+        IncompleteError: evidence.unwritable, for any OSError inside.
+    """
+    try:
+        yield
+    except OSError as error:
+        where = path if error.filename is None else error.filename
+        got = error.strerror or str(error)
+        finding = Finding.of(UNWRITABLE, "run", str(where), expected="a place that can be written", got=got)
+        raise IncompleteError(finding) from error
 
 
 class Disk:

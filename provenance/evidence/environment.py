@@ -8,10 +8,12 @@ from pathlib import Path
 from assay import __version__
 from assay.provenance.evidence.subjects import device_name, package_version
 from assay.provenance.paths import checkout_root
+from assay.spec.canonical import canonical_digest
+from assay.spec.documents.evidence import CheckpointInput
 from assay.spec.documents.run import Environment
 
 
-def environment(packages: Iterable[str], checkpoint: Path | None) -> Environment:
+def environment(packages: Iterable[str], checkpoint: CheckpointInput | None) -> Environment:
     """Returns the environment of this process; `packages` are the distributions whose versions matter."""
     return Environment(
         assay=__version__,
@@ -22,6 +24,7 @@ def environment(packages: Iterable[str], checkpoint: Path | None) -> Environment
         packages={name: package_version(name) for name in sorted({"numpy", "pydantic", *packages})},
         revision=_revision(),
         checkpoint=checkpoint is not None,
+        checkpoint_input=canonical_digest(checkpoint.model_dump(mode="json")) if checkpoint else None,
     )
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from assay.provenance.evidence.ledger import ALTERED, FORM, STAGE, Ledger, parse_record, read_bounded
 from assay.provenance.evidence.run_log import FILE_NAME, TRUNCATED, RunLog, read_run_log
+from assay.provenance.runs import RUN, judge_bound
 from assay.spec.documents.evidence import MAX_RECORD_BYTES
 from assay.spec.errors import EvidenceError, Finding
 from assay.spec.judgement import Judgement, JudgeOptions
@@ -19,12 +20,14 @@ def judge_evidence(path: Path, _options: JudgeOptions) -> Judgement:
     """
     judgement = Judgement("evidence", is_evidence=True, not_checked=[_BOUNDARY])
     if path.is_dir():
-        if (path / FILE_NAME).exists():
+        if (path / FILE_NAME).exists() or (path / RUN).exists():
             _judge_run(path / FILE_NAME, judgement)
         else:
             _judge_ledger(path, judgement)
     elif path.name.endswith(".jsonl"):
         _judge_run(path, judgement)
+    elif path.name == RUN:
+        _judge_run(path.with_name(FILE_NAME), judgement)
     else:
         _judge_record(path, judgement)
     return judgement
@@ -68,6 +71,10 @@ def _judge_record(path: Path, judgement: Judgement) -> None:
 def _judge_run(path: Path, judgement: Judgement) -> None:
     try:
         log = read_run_log(path)
+    except FileNotFoundError:
+        gone = Finding.of(TRUNCATED, STAGE, path.name, expected="a log with a footer", got="no such file")
+        judgement.judged("log", gaps=[gone])
+        return
     except EvidenceError as error:
         is_cut = error.finding.code == TRUNCATED
         judgement.judged("log", [] if is_cut else [error.finding], [error.finding] if is_cut else [])
@@ -79,6 +86,8 @@ def _judge_run(path: Path, judgement: Judgement) -> None:
         [one for one in log.findings if one.code != TRUNCATED],
         [one for one in log.findings if one.code == TRUNCATED],
     )
+    if log.footer is not None and not log.findings:
+        judgement.judged("document", judge_bound(log, path.parent)[0])
     judgement.not_checked.append("the evidence records of the run: judge the evidence folder")
 
 

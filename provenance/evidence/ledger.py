@@ -102,17 +102,24 @@ class Entry:
 class Chain:
     """What a ledger holds: its entries, oldest first, and everything that is damaged.
 
-    With damage, `entries` holds only what could be verified from the head backwards; no label may stand on it.
+    With damage, `entries` holds only what could be verified from the head backwards; no label may stand on it. It is
+    begun once it has a HEAD, also when that names no record.
     """
 
     entries: tuple[Entry, ...] = ()
     findings: tuple[Finding, ...] = ()
     record_files: int = 0
+    is_begun: bool = False
 
     @property
     def head(self) -> str | None:
         """The digest of the newest verified record."""
         return self.entries[-1].digest if self.entries else None
+
+    @property
+    def root(self) -> str | None:
+        """The digest of the first record: which ledger this is."""
+        return self.entries[0].digest if self.entries else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +159,7 @@ class Ledger:
                 entries.append(entry)
                 orphans = set()
         findings += self._judge_orphans(orphans, {finding.where for finding in findings})
-        return Chain(tuple(entries), tuple(findings), len(names))
+        return Chain(tuple(entries), tuple(findings), len(names), is_begun=True)
 
     def append(self, record: Evidence) -> Entry:
         """Appends `record` after the present head (its own `predecessor` is replaced) and returns the entry.

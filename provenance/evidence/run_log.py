@@ -12,11 +12,11 @@ from typing import Final, Self
 from pydantic import ValidationError
 
 from assay.provenance.evidence.durable import flush_folder
-from assay.spec.canonical import canonical_json
+from assay.spec.canonical import canonical_digest, canonical_json
 from assay.spec.clauses import Authority, declare
 from assay.spec.documents.base import Document
 from assay.spec.documents.evidence import MAX_RECORD_BYTES
-from assay.spec.documents.run import GateRecord
+from assay.spec.documents.run import GateRecord, Run
 from assay.spec.documents.run_log import Footer, GateLine, Header, RunLogLine
 from assay.spec.errors import EvidenceError, Finding
 
@@ -84,6 +84,11 @@ class RunLogWriter:
         while left:
             left = left[os.write(self._descriptor, left) :]
         os.fsync(self._descriptor)
+
+
+def document_digest(run: Run) -> str:
+    """Returns the digest of a run's document that the footer holds: of what it says, however it is spelled."""
+    return canonical_digest(run.model_dump(mode="json", by_alias=True))
 
 
 def read_run_log(path: Path) -> RunLog:

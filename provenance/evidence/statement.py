@@ -10,11 +10,13 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
+from assay.provenance.evidence.checkpoint_input import pinned_files
 from assay.provenance.evidence.durable import write_durably
-from assay.provenance.evidence.ledger import Chain
+from assay.provenance.evidence.ledger import Chain, Entry
 from assay.provenance.evidence.status import Present, Registry, compute_status, decisive_records
 from assay.spec.canonical import canonical_digest, canonical_json
 from assay.spec.clauses import Authority, declare
+from assay.spec.documents.evidence import Bench, CheckpointInput, Evidence, Subject
 from assay.spec.errors import EvidenceError, Finding, UsageError, usage_error
 
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
@@ -39,6 +41,16 @@ ENVELOPE = declare(
 )
 
 
+LABELS = declare(
+    "evidence.statement.labels",
+    Authority.PROCESS,
+    "The labels of a statement are those that follow from the records and digests that it carries.",
+    source="design: status is computed",
+    cause="the labels were written by hand before it was signed, or another version of assay made the statement",
+    fix="verify with the version of assay that made the statement; a label that does not follow is not verified",
+)
+
+
 def make_statement(chain: Chain, present: Present, registry: Registry) -> dict[str, Any]:
     """Returns the in-toto Statement of what the evidence allows now, with the records that it stands on.
 
@@ -58,6 +70,9 @@ def make_statement(chain: Chain, present: Present, registry: Registry) -> dict[s
         "predicate": {
             "status": status.model_dump(mode="json", by_alias=True),
             "subjects": {name: one.model_dump(mode="json") for name, one in present.subjects.items()},
+            "gateCode": dict(present.gate_code),
+            "benches": {name: one.model_dump(mode="json") for name, one in present.benches.items()},
+            "checkpoint": present.checkpoint.model_dump(mode="json") if present.checkpoint else None,
             "records": [
                 {"sha256": entry.digest, "record": entry.record.model_dump(mode="json", by_alias=True)}
                 for entry in decisive_records(chain, present, registry)
@@ -124,17 +139,10 @@ def verify(envelope: Path, public_key: Path) -> dict[str, Any]:
         EvidenceError: evidence.envelope or evidence.signature.
         UsageError: usage.argument, for a key that can't be used; usage.extra.
     """
-    signers = _signers()
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+    key = _public_key(public_key)
     from securesystemslib.dsse import Envelope
     from securesystemslib.exceptions import Error
 
-    try:
-        key = signers.SSlibKey.from_crypto(load_pem_public_key(_bytes(public_key, "--public-key")))
-    except (ValueError, Error) as error:
-        raise usage_error("--public-key", expected="an ed25519 public key, PEM", got=str(error)) from error
-    if key.keytype != "ed25519":
-        raise usage_error("--public-key", expected="an ed25519 public key", got=key.keytype)
     try:
         opened = Envelope.from_dict(json.loads(_bytes(envelope, "envelope")))
         if opened.payload_type != PAYLOAD_TYPE:
@@ -150,6 +158,73 @@ def verify(envelope: Path, public_key: Path) -> dict[str, Any]:
             )
         ) from error
     return read_statement(opened.payload, envelope.name)
+
+
+def key_id(public_key: Path) -> str:
+    """Returns the id under which the signer knows a public key.
+
+    Raises:
+        UsageError: usage.argument or usage.extra.
+    """
+    name: str = _public_key(public_key).keyid
+    return name
+
+
+def demand_labels(statement: dict[str, Any], registry: Registry, name: str) -> None:
+    """Computes the labels again from what the statement carries, by the tables of this version.
+
+    A signature shows who says a thing; this shows that the labels follow from the records beside them.
+
+    Raises:
+        EvidenceError: evidence.statement.labels, when they don't or can't be computed.
+    """
+    said = statement["predicate"]
+    try:
+        present = Present(
+            {id_: Subject.model_validate(one) for id_, one in said["subjects"].items()},
+            {gate.id: said["gateCode"][gate.id] for gate in registry.every_gate()},
+            {gate.id: Bench.model_validate(said["benches"][gate.id]) for gate in registry.every_gate()},
+            CheckpointInput.model_validate(said["checkpoint"]) if said["checkpoint"] else None,
+            pinned_files(),
+        )
+        chain = Chain(
+            tuple(Entry(one["sha256"], Evidence.model_validate(one["record"])) for one in said["records"])
+        )
+        found = compute_status(chain, present, registry)
+        digests = {
+            one["name"].removeprefix("assay:"): one["digest"]["sha256"] for one in statement["subject"]
+        }
+        claimed: dict[str, Any] = {
+            **{
+                f"subject {one['name'].removeprefix('assay:')}": one["digest"]["sha256"]
+                for one in statement["subject"]
+            },
+            **_sayings(said["status"]),
+        }
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        expected = "a statement whose labels this version of assay can compute"
+        got = f"{type(error).__name__}: {error}"
+        raise EvidenceError(Finding.of(LABELS, _STAGE, name, expected=expected, got=got)) from error
+    digests = {id_: canonical_digest(one.model_dump(mode="json")) for id_, one in present.subjects.items()}
+    computed = {
+        **{f"subject {id_}": digest for id_, digest in digests.items()},
+        **_sayings(found.model_dump(mode="json")),
+    }
+    for key in sorted(computed.keys() | claimed.keys()):
+        expected, got = computed.get(key, "nothing of this name"), claimed.get(key, "nothing")
+        if expected != got:
+            raise EvidenceError(Finding.of(LABELS, _STAGE, f"{name}: {key}", expected=expected, got=got))
+
+
+def _sayings(status: dict[str, Any]) -> dict[str, Any]:
+    """Returns everything in a status that claims or denies, by what it is about."""
+    return {
+        **{f"label of {one['component']}": one["label"] for one in status["labels"]},
+        **{f"claim of {one['component']}": one["claim"] for one in status["labels"]},
+        **{f"not shown of {one['component']}": one["not_shown"] for one in status["labels"]},
+        **{f"state of {one['profile']}": one["state"] for one in status["support"]},
+        "not claimed": status["not_claimed"],
+    }
 
 
 def read_statement(data: bytes, name: str) -> dict[str, Any]:
@@ -186,6 +261,20 @@ def _bytes(path: Path, where: str) -> bytes:
     if len(data) > _MAX_BYTES:
         raise usage_error(where, expected=f"at most {_MAX_BYTES} bytes", got="more")
     return data
+
+
+def _public_key(path: Path) -> Any:
+    signers = _signers()
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+    from securesystemslib.exceptions import Error
+
+    try:
+        key = signers.SSlibKey.from_crypto(load_pem_public_key(_bytes(path, "--public-key")))
+    except (ValueError, Error) as error:
+        raise usage_error("--public-key", expected="an ed25519 public key, PEM", got=str(error)) from error
+    if key.keytype != "ed25519":
+        raise usage_error("--public-key", expected="an ed25519 public key", got=key.keytype)
+    return key
 
 
 def _signers() -> Any:

@@ -2,21 +2,25 @@
 
 A component reaches a rung when every gate that it has on that rung and on all lower ones has passing evidence about
 the code, contract, fixtures, packages, platform and device that are here now. The newest record about them decides;
-a record of a gate that did not run decides nothing. From `qualified` on, evidence of the private seam does not count,
+a record of a gate that did not run decides nothing, and neither does a judgement of a checkpoint that is not the
+published one. From `qualified` on, evidence of the private seam does not count,
 and `supported` needs every support gate of the profile as well. On a damaged chain nothing stands.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 
 from assay.provenance.components import Component
+from assay.provenance.evidence.checkpoint_input import departures, describe_checkpoint, pinned_files
 from assay.provenance.evidence.ledger import Chain, Entry
 from assay.provenance.evidence.subjects import SourceTree, bench
 from assay.provenance.gates.base import Gate
 from assay.provenance.gates.inputs import INPUTS, gate_command
+from assay.spec.contract.source_pins import SourcePins
 from assay.spec.documents.base import FindingRecord
-from assay.spec.documents.evidence import Bench, Evidence, Subject
+from assay.spec.documents.evidence import Bench, CheckpointInput, Evidence, Subject
 from assay.spec.documents.run import LabelRecord, OutcomeText, SupportRecord
 from assay.spec.documents.status import LedgerState, Status
 from assay.spec.verdicts import LADDER, Label
@@ -33,11 +37,19 @@ class Present:
         subjects: component id -> its digests.
         gate_code: gate id -> digest of the code of the gate itself; None for a gate without a function.
         benches: gate id -> where it would be measured now.
+        checkpoint: the checkpoint that is at hand, or None.
+        pins: what upstream published; None when no component is about it, and then no input is compared with it.
     """
 
     subjects: Mapping[str, Subject]
     gate_code: Mapping[str, str | None]
     benches: Mapping[str, Bench]
+    checkpoint: CheckpointInput | None = None
+    pins: SourcePins | None = None
+
+    def is_other(self, found: CheckpointInput | None) -> bool:
+        """Says whether this is a checkpoint, and not the published one."""
+        return found is not None and self.pins is not None and bool(departures(found, self.pins))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +86,13 @@ class Registry:
         return gate.components or tuple(one.id for one in self.components)
 
 
-def present_state(registry: Registry, tree: SourceTree) -> Present:
-    """Digests everything that the labels of `registry` depend on.
+def present_checkpoint(directory: Path | None) -> CheckpointInput | None:
+    """Returns which checkpoint is at hand."""
+    return describe_checkpoint(directory) if directory is not None else None
+
+
+def present_state(registry: Registry, tree: SourceTree, checkpoint: Path | None = None) -> Present:
+    """Digests everything that the labels of `registry` depend on; `checkpoint` is the description at hand.
 
     Raises:
         EvidenceError: evidence.subject.missing or evidence.subject.syntax.
@@ -85,6 +102,8 @@ def present_state(registry: Registry, tree: SourceTree) -> Present:
         subjects={one.id: tree.subject(one) for one in registry.components},
         gate_code={gate.id: gate_code_digest(gate, tree) for gate in gates},
         benches={gate.id: bench(gate.packages) for gate in gates},
+        checkpoint=present_checkpoint(checkpoint),
+        pins=pinned_files(),
     )
 
 
@@ -140,6 +159,11 @@ def what_changed(record: Evidence, component: str, gate: Gate, present: Present)
         old, new = before.packages.get(name, "not recorded"), here.packages.get(name, "not named")
         if old != new:
             changed.append(f"{name} {old} -> {new}")
+    then_judged, at_hand = record.checkpoint, present.checkpoint
+    if "checkpoint" in gate.needs and then_judged is None:
+        changed.append("the checkpoint's description (not recorded)")
+    if then_judged and at_hand and then_judged != at_hand and not present.is_other(at_hand):
+        changed.append("the checkpoint's description")
     return changed
 
 
@@ -166,6 +190,12 @@ class _Judge:
             if record.outcome == "not-run":
                 if found == Standing("not-run", "no evidence yet"):
                     found = Standing("not-run", record.reason)
+                continue
+            if self._present.is_other(record.checkpoint):
+                if found == Standing("not-run", "no evidence yet"):
+                    found = Standing(
+                        "not-run", "its evidence is about another checkpoint than the published one"
+                    )
                 continue
             changed = what_changed(record, component, gate, self._present)
             if changed:
@@ -202,10 +232,15 @@ class _Judge:
             component=component.id,
             title=component.title,
             label=reached.value,
-            claim=component.claim,
+            claim=_claim(component, reached),
             missing=missing,
             gates={id_: standing.state for id_, standing in standings.items()},
             stale=[f"{id_}: {one.why}" for id_, one in standings.items() if one.state == "stale"],
+            not_shown=[
+                f"{rung}: {component.claims[rung]}"
+                for rung in LADDER
+                if rung in component.claims and LADDER.index(rung) > LADDER.index(reached)
+            ],
         )
 
     def support_state(self, profile: str) -> SupportRecord:
@@ -234,6 +269,16 @@ class _Judge:
                 why = f": {standing.why}" if standing.why else ""
                 found.append(f"{rung}: {gate.id} is {standing.state}{why}")
         return found
+
+
+def _claim(component: Component, reached: Label) -> str:
+    """Returns the sentences of the rungs up to `reached`, then where they end; nothing for a hypothesis."""
+    if reached is Label.HYPOTHESIS:
+        return ""
+    below = LADDER[: LADDER.index(reached) + 1]
+    return " ".join(
+        [*(component.claims[rung] for rung in below if rung in component.claims), component.boundary]
+    )
 
 
 def _not_claimed(labels: Sequence[LabelRecord], support: Sequence[SupportRecord]) -> list[str]:

@@ -22,6 +22,7 @@ class Gate:
         needs: inputs without which it is `not-run`; the words are the keys of `assay.provenance.gates.inputs.INPUTS`.
         packages: distributions whose versions belong to its evidence.
         limit_s: seconds after which it counts as hung.
+        may_use: inputs that it judges too where they are here; it is given no others.
         blocked: why no version of assay up to this one can decide it; such a gate is always `not-run`.
     """
 
@@ -34,6 +35,11 @@ class Gate:
     packages: tuple[str, ...] = ()
     limit_s: float = 600.0
     blocked: str = ""
+    may_use: tuple[str, ...] = ()
+
+    def takes(self, word: str) -> bool:
+        """Says whether the gate is given this input when it is here."""
+        return word in self.needs or word in self.may_use
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,7 @@ GATES: Final[tuple[Gate, ...]] = (
         ("contract", "checkpoint-reader"),
         Label.CORRECTNESS_FIXTURE,
         "assay.provenance.gates.mutations:contract_battery",
+        may_use=("checkpoint",),
         packages=("pydantic",),
         limit_s=900.0,
     ),

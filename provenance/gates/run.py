@@ -4,22 +4,23 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
 from assay import __version__
-from assay.provenance.evidence.durable import remove_abandoned
+from assay.provenance.evidence.durable import remove_abandoned, write_durably, writing
 from assay.provenance.evidence.environment import environment
+from assay.provenance.evidence.heads import read_against_runs
 from assay.provenance.evidence.ledger import Chain, Ledger
-from assay.provenance.evidence.run_log import FILE_NAME, RunLogWriter
+from assay.provenance.evidence.run_log import FILE_NAME, RunLogWriter, document_digest
 from assay.provenance.evidence.status import (
     Present,
     Registry,
     compute_status,
     gate_code_digest,
+    present_checkpoint,
     present_state,
 )
 from assay.provenance.evidence.subjects import SourceTree, bench
@@ -57,13 +58,6 @@ LEFT_OUT: Final = declare(
     "A required gate is part of the run.",
     source="design: status is computed",
     cause="--only narrowed the run to other gates",
-)
-UNWRITABLE: Final = declare(
-    "evidence.unwritable",
-    Authority.PROCESS,
-    "Evidence and run log can be written.",
-    source="design: status is computed",
-    cause="the disk is full, or the folder is read-only",
 )
 
 
@@ -112,12 +106,13 @@ def run_gates(
         executor: runs the watchers; by default a pool of `options.jobs` threads, each watching one process.
 
     Raises:
-        EvidenceError: a damaged ledger, before anything runs; evidence.unwritable; evidence.subject.*.
+        EvidenceError: a damaged ledger, before anything runs; evidence.subject.*.
+        IncompleteError: evidence.unwritable.
     """
-    chain = options.ledger.read()
+    chain = read_against_runs(options.ledger, options.runs)
     if chain.findings:
         raise EvidenceError(chain.findings[0])
-    with _writing():
+    with writing(options.runs):
         folder = _new_folder(options.runs)
     return _Session(selection, options, folder, listen or (lambda _id, _record: None)).run(chain, executor)
 
@@ -132,13 +127,16 @@ class _Session:
         self._started = datetime.now(UTC)
         self._clock = time.monotonic()
         self._head: str | None = None
+        self._root: str | None = None
 
     def run(self, chain: Chain, executor: Executor | None) -> tuple[Run, Path]:
+        from assay.reports.render import RUN_FILES, render, write_reports
+
         options, gates = self._options, self._selection.gates
         self._head = chain.head
-        before = present_state(options.registry, options.tree)
+        before = present_state(options.registry, options.tree, options.checkpoint)
         packages = {name for gate in gates for name in gate.packages}
-        here = environment(packages, options.checkpoint)
+        here = environment(packages, before.checkpoint)
         header = Header(
             run=self._folder.name,
             started=_timestamp(self._started),
@@ -147,44 +145,57 @@ class _Session:
             gates=[gate.id for gate in gates],
             required=sorted(self._selection.required),
             head=chain.head,
+            root=chain.root,
             environment=here,
         )
-        with _writing(), RunLogWriter(self._folder, header) as log:
+        path = self._folder / FILE_NAME
+        with writing(path):
+            log = RunLogWriter(self._folder, header)
+        with log:
             records = dict(self._measure(gates, before, executor, log))
-            ordered = [records[gate.id] for gate in gates]
-            outcome = run_outcome(ordered)
-            duration_s = round(time.monotonic() - self._clock, 3)
-            log.footer(
-                Footer(
-                    run=header.run,
-                    outcome=outcome,
-                    gates=len(ordered),
-                    duration_s=duration_s,
-                    head=self._head,
+            run = self._document(header, [records[gate.id] for gate in gates])
+            with writing(self._folder):
+                # First the document, then the footer that binds it: a kill between reads as a run that did not end.
+                write_durably(self._folder / RUN_FILES["json"], render(run, "json").encode("utf-8"))
+            with writing(path):
+                log.footer(
+                    Footer(
+                        run=run.run,
+                        outcome=run.outcome,
+                        gates=len(run.gates),
+                        duration_s=run.duration_s,
+                        head=run.head,
+                        root=self._root,
+                        document=document_digest(run),
+                    )
                 )
-            )
-        status = compute_status(
-            options.ledger.read(), present_state(options.registry, options.tree), options.registry
-        )
-        run = Run(
+        with writing(self._folder):
+            write_reports(run, self._folder, without=("json",))
+        return run, self._folder
+
+    def _document(self, header: Header, gates: list[GateRecord]) -> Run:
+        """Returns the run with the labels that follow from all evidence now."""
+        options = self._options
+        chain = read_against_runs(options.ledger, options.runs)
+        self._root = chain.root
+        present = present_state(options.registry, options.tree, options.checkpoint)
+        status = compute_status(chain, present, options.registry)
+        return Run(
             run=header.run,
-            outcome=outcome,
-            gates=ordered,
+            outcome=run_outcome(gates),
+            gates=gates,
             report=_shown_path(self._folder / "index.html"),
             started=header.started,
-            duration_s=duration_s,
+            duration_s=round(time.monotonic() - self._clock, 3),
             seed=options.seed,
             seam=self._seam,
-            environment=here,
+            environment=header.environment,
             labels=status.labels,
             support=status.support,
             not_claimed=status.not_claimed,
             next_steps=status.next_steps,
             head=self._head,
         )
-        with _writing():
-            write_run(run, self._folder)
-        return run, self._folder
 
     def _measure(
         self, gates: tuple[Gate, ...], before: Present, executor: Executor | None, log: RunLogWriter
@@ -220,28 +231,29 @@ class _Session:
         result = self._if_covered(gate, finished, self._if_unmoved(gate, finished.result, before))
         findings = [FindingRecord(**finding.as_json()) for finding in result.findings]
         components = self._options.registry.components_of(gate)
-        entry = self._options.ledger.append(
-            Evidence(
-                gate=gate.id,
-                outcome=result.outcome.value,
-                subjects={name: before.subjects[name] for name in components},
-                gate_code=before.gate_code[gate.id],
-                bench=bench(gate.packages),
-                seam="private" if result.is_private else self._seam,
-                measurements=result.measurements,
-                findings=findings,
-                reason=result.reason,
-                run=self._folder.name,
-                seed=self._options.seed,
-                started=_timestamp(self._started),
-                duration_s=round(finished.duration_s, 3),
-                assay=__version__,
-                predecessor=None,
-            )
+        record = Evidence(
+            gate=gate.id,
+            outcome=result.outcome.value,
+            subjects={name: before.subjects[name] for name in components},
+            gate_code=before.gate_code[gate.id],
+            bench=bench(gate.packages),
+            seam="private" if result.is_private else self._seam,
+            measurements=result.measurements,
+            findings=findings,
+            reason=result.reason,
+            run=self._folder.name,
+            seed=self._options.seed,
+            started=_timestamp(self._started),
+            duration_s=round(finished.duration_s, 3),
+            assay=__version__,
+            predecessor=None,
+            checkpoint=before.checkpoint if gate.takes("checkpoint") else None,
         )
+        with writing(self._options.ledger.directory):
+            entry = self._options.ledger.append(record)
         self._head = entry.digest
         is_decidable = not gate.blocked and not missing_inputs(gate.needs, self._options.checkpoint)
-        record = GateRecord(
+        line = GateRecord(
             id=gate.id,
             outcome=result.outcome.value,
             components=list(components),
@@ -255,9 +267,10 @@ class _Session:
             evidence=entry.digest,
             seam=entry.record.seam,
         )
-        log.gate(record)
-        self._listen(gate.id, record)
-        return record
+        with writing(self._folder / FILE_NAME):
+            log.gate(line)
+        self._listen(gate.id, line)
+        return line
 
     def _if_unmoved(self, gate: Gate, result: GateResult, before: Present) -> GateResult:
         """Returns `result`, or an undecided one when what it is about was edited while it ran."""
@@ -267,14 +280,18 @@ class _Session:
             for one in registry.components
             if one.id in registry.components_of(gate) and tree.subject(one) != before.subjects[one.id]
         ]
-        if not moved and gate_code_digest(gate, tree) == before.gate_code[gate.id]:
+        if gate_code_digest(gate, tree) != before.gate_code[gate.id]:
+            moved.append("the gate itself")
+        if gate.takes("checkpoint") and present_checkpoint(self._options.checkpoint) != before.checkpoint:
+            moved.append("the checkpoint's description")
+        if not moved:
             return result
         finding = Finding.of(
             SUBJECT_MOVED,
             "gate",
             gate.id,
             expected="the files of the start of the run",
-            got=f"changed: {', '.join(moved) or 'the gate itself'}",
+            got=f"changed: {', '.join(moved)}",
         )
         return GateResult(
             Outcome.INCONCLUSIVE,
@@ -315,7 +332,7 @@ class _Session:
     def _context(self, gate: Gate) -> GateContext:
         options = self._options
         return GateContext(
-            checkpoint=options.checkpoint,
+            checkpoint=options.checkpoint if gate.takes("checkpoint") else None,
             out=self._folder / "gates" / gate.id,
             jobs=max(1, options.jobs),
             seed=options.seed,
@@ -336,13 +353,6 @@ def run_outcome(records: list[GateRecord]) -> OutcomeText:
     return "pass" if "pass" in outcomes else "not-run"
 
 
-def write_run(run: Run, folder: Path) -> None:
-    """Writes `run.json` and the reports of a run into its folder."""
-    from assay.reports.render import write_reports
-
-    write_reports(run, folder)
-
-
 def _new_folder(runs: Path) -> Path:
     """Makes the folder of a run under a name of its own, and removes what killed runs left half written."""
     runs.mkdir(parents=True, exist_ok=True)
@@ -356,19 +366,6 @@ def _new_folder(runs: Path) -> Path:
         except FileExistsError:
             continue
         return folder
-
-
-@contextmanager
-def _writing() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        where = str(error.filename or "disk")
-        raise EvidenceError(
-            Finding.of(
-                UNWRITABLE, "run", where, expected="a file that can be written", got=error.strerror or error
-            )
-        ) from error
 
 
 def _timestamp(moment: datetime) -> str:

@@ -38,6 +38,14 @@ ORACLE = declare(
     source="field note AFN-008",
     cause="a fault in one of the two, or tables of another Unicode version",
 )
+UNPUBLISHED = declare(
+    "text.published-files",
+    Authority.PIN,
+    "The gates of the published text judge the published files: each that they read has its pinned digest.",
+    source="field note AFN-008",
+    cause="--checkpoint names another directory, a part of the files, or files that were written again",
+    fix="take the named files from the pinned revision; `assay validate DIR --kind tokenizer` judges others",
+)
 STRINGS: Final = 100_000
 CONVERSATIONS: Final = 1_000
 MAX_FINDINGS: Final = 20
@@ -60,6 +68,8 @@ def published_cases(context: GateContext) -> GateResult:
     """The 59 text cases, 6 decode controls, 33 identities and 39 chat cases, with the published files."""
     if context.checkpoint is None:
         return GateResult(Outcome.NOT_RUN, reason="the published tokenizer files are absent")
+    if (refused := _unpublished(context.checkpoint)) is not None:
+        return refused
     findings: list[Finding] = []
     with _published(context.checkpoint) as pipeline:
         counts = {
@@ -87,6 +97,8 @@ def published_agreement(context: GateContext) -> GateResult:
     """Random strings and conversations, engine against oracle, with the published files."""
     if context.checkpoint is None:
         return GateResult(Outcome.NOT_RUN, reason="the published tokenizer files are absent")
+    if (refused := _unpublished(context.checkpoint)) is not None:
+        return refused
     with _published(context.checkpoint) as pipeline:
         return agreement(pipeline, context.seed, strings=STRINGS, conversations=CONVERSATIONS)
 
@@ -134,6 +146,33 @@ def mutations_killed(context: GateContext) -> GateResult:
         for one in (*run.survivors, *run.killed_elsewhere)
     ]
     return _result(findings, {"mutations": counts.total, "killed": counts.killed})
+
+
+def _unpublished(directory: Path) -> GateResult | None:
+    """Returns the result when these are not the published files: nothing they say is about the published text."""
+    from assay.impl.text.facts import FILES
+
+    contract = text_contract("qwen4exp")
+    needed = {"chat_template.jinja", "tokenizer_config.json"}
+    if not (directory / "tokenizer.json").is_file():
+        needed |= {"vocab.json", "merges.txt"}
+    findings = []
+    for name in FILES:
+        pin, path = contract.pin(name), directory / name
+        if pin is None or not (path.is_file() or name in needed):
+            continue
+        got = _file_digest(path) if path.is_file() else "no such file"
+        if got != pin.sha256:
+            findings.append(Finding.of(UNPUBLISHED, "text", name, expected=pin.sha256, got=got))
+    if not findings:
+        return None
+    reason = f"not the published files: {', '.join(one.where for one in findings)}"
+    return GateResult(Outcome.INCONCLUSIVE, findings=tuple(findings), reason=reason)
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

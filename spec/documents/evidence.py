@@ -32,6 +32,20 @@ class Bench(Document):
     packages: dict[str, str]
 
 
+class CheckpointInput(Document):
+    """Which checkpoint a gate was given: what lies there, by digest.
+
+    Attributes:
+        files: name -> SHA-256 of each small file that gates judge.
+        headers: SHA-256 over the names and digests of all safetensors headers; None without one.
+        inventory: digest of the tensor inventory by its published rule; None when the headers can't be read.
+    """
+
+    files: dict[str, Sha256]
+    headers: Sha256 | None
+    inventory: Sha256 | None
+
+
 class Evidence(Document):
     """What one gate came to, about which subjects, where, and after which other record."""
 
@@ -51,3 +65,4 @@ class Evidence(Document):
     duration_s: Annotated[float, Field(ge=0)]
     assay: str
     predecessor: Sha256 | None
+    checkpoint: CheckpointInput | None = None

@@ -66,6 +66,7 @@ class Environment(Document):
     packages: dict[str, str]
     revision: str = ""
     checkpoint: bool = False
+    checkpoint_input: Sha256 | None = None
 
 
 class Run(Document):

@@ -20,6 +20,7 @@ class Header(Document):
     gates: list[str]
     required: list[str]
     head: Sha256 | None
+    root: Sha256 | None = None
     environment: Environment
 
 
@@ -31,7 +32,14 @@ class GateLine(Document):
 
 
 class Footer(Document):
-    """The last line; it names the newest evidence record of the run."""
+    """The last line; it binds the rest of the run.
+
+    Attributes:
+        head: the newest evidence record of the run.
+        root: the first record of the ledger, which tells one ledger from another.
+        document: SHA-256 of the canonical JSON of run.json, so that no label, environment or finding in it can be
+            edited unseen.
+    """
 
     line: Literal["footer"] = "footer"
     run: str
@@ -39,6 +47,8 @@ class Footer(Document):
     gates: int = Field(ge=0)
     duration_s: float = Field(ge=0)
     head: Sha256 | None
+    root: Sha256 | None
+    document: Sha256
 
 
 class RunLogLine(RootModel[Header | GateLine | Footer]):

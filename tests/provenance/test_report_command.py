@@ -7,13 +7,17 @@ from typing import Any
 import pytest
 
 from assay.provenance.cli import main
-from assay.provenance.evidence.run_log import RunLogWriter
-from assay.spec.documents.run import Environment, GateRecord, Run
+from assay.provenance.evidence.run_log import RunLogWriter, document_digest
+from assay.spec.documents.run import Environment, GateRecord, LabelRecord, Run
 from assay.spec.documents.run_comparison import RunComparison
 from assay.spec.documents.run_log import Footer, Header
 
 HEAD = "c0" * 32
 ENVIRONMENT = Environment(assay="0", python="3", platform="p", machine="m", device="cpu", packages={})
+
+LABEL = LabelRecord(
+    component="c", title="C", label="implemented", claim="Holds.", missing=["more"], gates={"g": "pass"}
+)
 
 
 def gate(id_: str, outcome: str, **more: Any) -> GateRecord:
@@ -31,15 +35,21 @@ def write_run(
         run=folder.name, started="2026-11-29T22:41:07Z", seed=7, seam=None, required=[], head=HEAD,
         gates=list(asked) or [one.id for one in gates], environment=ENVIRONMENT,
     )  # fmt: skip
+    run = Run(
+        run=folder.name, outcome=outcome, gates=list(gates), report="", head=HEAD, environment=ENVIRONMENT,  # type: ignore[arg-type]
+        labels=[LABEL],
+    )  # fmt: skip
     with RunLogWriter(folder, header) as log:
         for one in gates:
             log.gate(one)
         if ends:
-            log.footer(Footer(run=folder.name, outcome=outcome, gates=len(gates), duration_s=1.0, head=HEAD))  # type: ignore[arg-type]
+            log.footer(
+                Footer(
+                    run=folder.name, outcome=outcome, gates=len(gates), duration_s=1.0, head=HEAD, root=HEAD,  # type: ignore[arg-type]
+                    document=document_digest(run),
+                )
+            )  # fmt: skip
     if ends:
-        run = Run(
-            run=folder.name, outcome=outcome, gates=list(gates), report="", head=HEAD, environment=ENVIRONMENT
-        )  # type: ignore[arg-type]
         (folder / "run.json").write_text(run.model_dump_json(by_alias=True), encoding="utf-8")
     return folder
 
@@ -71,6 +81,7 @@ def test_out_says_where_the_report_goes(capsys: pytest.CaptureFixture[str]) -> N
     folder = write_run(Path("r"), gate("g", "pass"))
     assert main(["report", "r", "--out", "sample"]) == 0
     assert {path.name for path in Path("sample").iterdir()} == {
+        "run.jsonl",
         "index.html",
         "run.json",
         "junit.xml",

@@ -16,7 +16,9 @@ HEADER = Header(
     run="r", started="2026-01-01T00:00:00Z", seed=0, seam=None, gates=["a", "b"], required=[], head=None,
     environment=ENVIRONMENT,
 )  # fmt: skip
-FOOTER = Footer(run="r", outcome="pass", gates=2, duration_s=1.0, head="0" * 64)
+FOOTER = Footer(
+    run="r", outcome="pass", gates=2, duration_s=1.0, head="0" * 64, root="0" * 64, document="1" * 64
+)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from assay.provenance.gates.base import Gate
 from assay.provenance.gates.run import RunOptions, run_gates
 from assay.provenance.gates.selection import select
 from assay.spec.documents.run import Run
-from assay.spec.errors import EvidenceError
+from assay.spec.errors import EvidenceError, IncompleteError
 
 MakeGate = Callable[..., Gate]
 MakeRegistry = Callable[..., Registry]
@@ -180,7 +180,7 @@ def test_a_runs_folder_that_cannot_be_made_is_one_typed_error(
     make_gate: MakeGate, run: RunIt, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(EvidenceError) as caught:
+    with pytest.raises(IncompleteError) as caught:
         run(make_gate("passes"), runs=tmp_path / "file")
     assert caught.value.finding.code == "evidence.unwritable"
     assert caught.value.finding.where == str(tmp_path / "file")
