@@ -31,7 +31,8 @@ def _run(run: Run) -> list[str]:
             open_ = one.record.not_shown or (
                 [] if one.is_shown or not one.record.claim else [one.record.claim]
             )
-            lines += [f"  {'':<{width}}    not yet shown: {clean(text, 300)}" for text in open_]
+            if open_:
+                lines.append(f"  {'':<{width}}    not yet shown: {clean(' '.join(open_), 600)}")
     lines += _section(
         "what does not hold",
         (f"{one.word}: {clean(one.name, 80)}: {clean(one.text, 260)}" for one in view.red),

@@ -72,7 +72,7 @@ def as_text(status: Status) -> str:
         passed = sum(state == "pass" for state in one.gates.values())
         lines.append(f"{one.component:<{width}}  {one.label:<19}  {passed}/{len(one.gates)} gates pass")
         lines += [f"{'':<{width}}    holds: {one.claim}"] if one.claim else []
-        lines += [f"{'':<{width}}    not yet shown: {text}" for text in one.not_shown]
+        lines += [f"{'':<{width}}    not yet shown: {' '.join(one.not_shown)}"] if one.not_shown else []
         lines += [f"{'':<{width}}    missing: {why}" for why in one.missing]
     lines += [f"{one.profile}: {one.state}" for one in status.support]
     for title, texts in (

@@ -1,4 +1,7 @@
-"""Agreement of a contract with what upstream published; each part is judged only if it was handed in."""
+"""Agreement of a contract with what upstream published; each part is judged only if it was handed in.
+
+A finding expects what the contract says and got what the files say, as in every other judgement of a checkpoint.
+"""
 
 import hashlib
 from collections import Counter
@@ -165,7 +168,7 @@ def upstream_checks(facts: UpstreamFacts) -> tuple[Check, ...]:
     def padding_row(contract: Contract, judge: Judge) -> None:
         for name, is_zero in (facts.all_zero_rows or {}).items():
             pinned = getattr(contract.graph_facts.embedding_padding_row, name)
-            judge.equal(PADDING_ROW, f"graph_facts.embedding_padding_row.{name}", is_zero, pinned)
+            judge.equal(PADDING_ROW, f"graph_facts.embedding_padding_row.{name}", pinned, is_zero)
 
     return config, files, tensors, tokenizer, padding_row
 
@@ -189,7 +192,7 @@ def _config(contract: Contract, judge: Judge, facts: UpstreamFacts) -> None:
         pinned = dict(leaves(contract.config.as_file()))
         for path in (*pinned, *(path for path in real if path not in pinned)):
             where = _contract_path(path_text(path))
-            judge.equal(CONFIG, where, real.get(path, ABSENT), pinned.get(path, ABSENT))
+            judge.equal(CONFIG, where, pinned.get(path, ABSENT), real.get(path, ABSENT))
         for name in unjudged:
             claim = any(path_text(path) == name for path, _ in leaves(dict(facts.config)))
             judge.holds(CONFIG, "config.unjudged", claim, "a leaf of the file", name)
@@ -200,12 +203,12 @@ def _config(contract: Contract, judge: Judge, facts: UpstreamFacts) -> None:
             )
     if facts.generation_config is not None:
         real_ids, words = facts.generation_config, contract.vocabulary
-        judge.equal(STOPS, "vocabulary.stop_ids", sorted(real_ids["eos_token_id"]), sorted(words.stop_ids))
+        judge.equal(STOPS, "vocabulary.stop_ids", sorted(words.stop_ids), sorted(real_ids["eos_token_id"]))
         judge.equal(
-            STOPS, "vocabulary.model_config_ids.bos", real_ids["bos_token_id"], words.model_config_ids.bos
+            STOPS, "vocabulary.model_config_ids.bos", words.model_config_ids.bos, real_ids["bos_token_id"]
         )
         judge.equal(
-            STOPS, "vocabulary.model_config_ids.pad", real_ids["pad_token_id"], words.model_config_ids.pad
+            STOPS, "vocabulary.model_config_ids.pad", words.model_config_ids.pad, real_ids["pad_token_id"]
         )
 
 
@@ -216,25 +219,25 @@ def _files(contract: Contract, judge: Judge, facts: UpstreamFacts) -> None:
     for name, file in pins.files.items():
         where = f'source_pins.files["{name}"]'
         if facts.file_sha256 is not None and name in facts.file_sha256:
-            judge.equal(FILES, f"{where}.sha256", facts.file_sha256[name], file.sha256)
+            judge.equal(FILES, f"{where}.sha256", file.sha256, facts.file_sha256[name])
         if facts.file_sizes is not None and name in facts.file_sizes:
-            judge.equal(FILES, f"{where}.size_bytes", facts.file_sizes[name], file.size_bytes)
+            judge.equal(FILES, f"{where}.size_bytes", file.size_bytes, facts.file_sizes[name])
     if facts.header_bytes is not None:
         judge.equal(
             SHARDS,
             "source_pins.shard_header_bytes",
-            sum(facts.header_bytes.values()),
             pins.shard_header_bytes,
+            sum(facts.header_bytes.values()),
         )
         names = sorted(facts.header_bytes)
-        judge.items(SHARDS, "source_pins.shards", names, [shard.name for shard in pins.shards])
+        judge.items(SHARDS, "source_pins.shards", [shard.name for shard in pins.shards], names)
         if facts.tensors is not None:
             payload: Counter[str] = Counter()
             for row in facts.tensors:
                 payload[row[3]] += row[5] - row[4]
             for index, shard in enumerate(pins.shards):
                 size = 8 + facts.header_bytes.get(shard.name, 0) + payload[shard.name]
-                judge.equal(SHARDS, f"source_pins.shards[{index}].size_bytes", size, shard.size_bytes)
+                judge.equal(SHARDS, f"source_pins.shards[{index}].size_bytes", shard.size_bytes, size)
 
 
 def _tensors(contract: Contract, judge: Judge, facts: UpstreamFacts) -> None:
@@ -259,21 +262,21 @@ def _tensors(contract: Contract, judge: Judge, facts: UpstreamFacts) -> None:
         if name in base:
             _, dtype, shape, *_ = base[name]
             if (dtype, shape) != (spec.dtype, spec.shape):
-                judge.equal(TENSOR, name, f"{dtype} {list(shape)}", f"{spec.dtype} {list(spec.shape)}")
+                judge.equal(TENSOR, name, f"{spec.dtype} {list(spec.shape)}", f"{dtype} {list(shape)}")
     for kind, rows in left_out.items():
-        judge.equal(EXCLUDED, f"exclusions.{kind}_tensors", len(rows), getattr(excluded, f"{kind}_tensors"))
+        judge.equal(EXCLUDED, f"exclusions.{kind}_tensors", getattr(excluded, f"{kind}_tensors"), len(rows))
         size = sum(row[5] - row[4] for row in rows)
-        judge.equal(EXCLUDED, f"exclusions.{kind}_bytes", size, getattr(excluded, f"{kind}_bytes"))
+        judge.equal(EXCLUDED, f"exclusions.{kind}_bytes", getattr(excluded, f"{kind}_bytes"), size)
     if pins is None:
         return
     sizes: Counter[str] = Counter()
     for row in facts.tensors:
         sizes[row[1]] += prod(row[2]) * DTYPE_BYTES.get(row[1], 0)
     where = "source_pins"
-    judge.equal(TOTALS, f"{where}.tensor_count", len(facts.tensors), pins.tensor_count)
-    judge.equal(TOTALS, f"{where}.source_bytes", sum(sizes.values()), pins.source_bytes)
-    judge.equal(TOTALS, f"{where}.bytes_by_dtype", dict(sorted(sizes.items())), dict(pins.bytes_by_dtype))
-    judge.equal(TOTALS, f"{where}.shard_count", len({row[3] for row in facts.tensors}), pins.shard_count)
+    judge.equal(TOTALS, f"{where}.tensor_count", pins.tensor_count, len(facts.tensors))
+    judge.equal(TOTALS, f"{where}.source_bytes", pins.source_bytes, sum(sizes.values()))
+    judge.equal(TOTALS, f"{where}.bytes_by_dtype", dict(pins.bytes_by_dtype), dict(sorted(sizes.items())))
+    judge.equal(TOTALS, f"{where}.shard_count", pins.shard_count, len({row[3] for row in facts.tensors}))
     pattern = contract.tensor_roles.ple_layer_pattern
     for name, wanted in (
         ("base", len(base)),
@@ -281,8 +284,8 @@ def _tensors(contract: Contract, judge: Judge, facts: UpstreamFacts) -> None:
         ("vision", len(left_out["vision"])),
         ("mtp", len(left_out["mtp"])),
     ):
-        judge.equal(TOTALS, f"{where}.classification.{name}", wanted, getattr(pins.classification, name))
-    judge.equal(INVENTORY, f"{where}.inventory_sha256", facts.inventory_sha256, pins.inventory_sha256)
+        judge.equal(TOTALS, f"{where}.classification.{name}", getattr(pins.classification, name), wanted)
+    judge.equal(INVENTORY, f"{where}.inventory_sha256", pins.inventory_sha256, facts.inventory_sha256)
     if facts.weight_map is not None:
         owners = {row[0]: row[3] for row in facts.tensors}
         differing = sorted(
@@ -292,35 +295,35 @@ def _tensors(contract: Contract, judge: Judge, facts: UpstreamFacts) -> None:
         )
         judge.equal(INDEX, f"{where}.tensor_count", [], differing[:8])
     if facts.total_size is not None:
-        judge.equal(INDEX, f"{where}.source_bytes", int(facts.total_size), pins.source_bytes)
+        judge.equal(INDEX, f"{where}.source_bytes", pins.source_bytes, int(facts.total_size))
 
 
 def _tokenizer(contract: Contract, judge: Judge, facts: UpstreamFacts) -> None:
     words = contract.vocabulary
     if facts.base_tokens is not None:
-        judge.equal(TOKENS, "vocabulary.base_tokens", facts.base_tokens, words.base_tokens)
+        judge.equal(TOKENS, "vocabulary.base_tokens", words.base_tokens, facts.base_tokens)
     ids: dict[str, int] = {}
     if facts.added_tokens is not None:
         mine = [(one.id, one.content, one.special) for one in words.added_tokens]
-        judge.items(TOKENS, "vocabulary.added_tokens", facts.added_tokens, mine)
+        judge.items(TOKENS, "vocabulary.added_tokens", mine, facts.added_tokens)
         ids = {content: id_ for id_, content, _ in facts.added_tokens}
     real = facts.tokenizer_config
     if real is None:
         return
-    judge.equal(TOKENIZER, "vocabulary.model_max_length", real["model_max_length"], words.model_max_length)
+    judge.equal(TOKENIZER, "vocabulary.model_max_length", words.model_max_length, real["model_max_length"])
     if ids:
         for key, name in (("bos_token", "bos"), ("eos_token", "eos"), ("pad_token", "pad")):
             wanted = None if real[key] is None else ids.get(real[key])
             judge.equal(
-                TOKENIZER, f"vocabulary.tokenizer_ids.{name}", wanted, getattr(words.tokenizer_ids, name)
+                TOKENIZER, f"vocabulary.tokenizer_ids.{name}", getattr(words.tokenizer_ids, name), wanted
             )
     if contract.admission is not None:
         part = contract.admission.tokenizer
         where = "admission.tokenizer"
         judge.equal(
-            TOKENIZER, f"{where}.pretokenize_regex", real["pretokenize_regex"], part.pretokenize_regex
+            TOKENIZER, f"{where}.pretokenize_regex", part.pretokenize_regex, real["pretokenize_regex"]
         )
-        judge.equal(TOKENIZER, f"{where}.add_prefix_space", real["add_prefix_space"], part.add_prefix_space)
+        judge.equal(TOKENIZER, f"{where}.add_prefix_space", part.add_prefix_space, real["add_prefix_space"])
 
 
 def _contract_path(path: str) -> str:

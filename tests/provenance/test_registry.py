@@ -55,3 +55,10 @@ def test_the_support_gates_are_those_that_the_contract_names() -> None:
     gates = load_profile("qwen4exp").support_gates
     assert gates is not None
     assert [gate.id for gate in SUPPORT_GATES["qwen4exp"]] == [gate.id for gate in gates]
+
+
+@pytest.mark.parametrize("component", COMPONENTS, ids=lambda component: component.id)
+def test_a_component_has_a_sentence_for_exactly_the_rungs_that_its_gates_decide(component: Component) -> None:
+    rungs = {gate.rung for gate in GATES if component.id in gate.components}
+    assert set(component.claims) == rungs
+    assert all(text.endswith(".") for text in (*component.claims.values(), component.boundary))

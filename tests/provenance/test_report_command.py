@@ -198,3 +198,132 @@ def test_what_regressed_before_the_cut_regressed(capsys: pytest.CaptureFixture[s
     write_run(Path("a"), gate("g", "pass"), gate("h", "pass"))
     write_run(Path("b"), gate("g", "fail"), asked=("g", "h"), ends=False)
     assert main(["report", "a", "b"]) == 1
+
+
+def edit(folder: Path, change: dict[str, Any]) -> None:
+    document = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    (folder / "run.json").write_text(json.dumps({**document, **change}), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"labels": [json.loads(LABEL.model_dump_json()) | {"label": "supported"}]},
+        {"labels": [json.loads(LABEL.model_dump_json()) | {"claim": "Everything holds."}]},
+        {"labels": []},
+        {"support": [{"profile": "p", "state": "supported", "gates": {}}]},
+        {"environment": json.loads(ENVIRONMENT.model_dump_json()) | {"device": "M5"}},
+        {"not_claimed": ["nothing"]},
+        {"next_steps": ["none"]},
+        {"seam": "private"},
+        {"seed": 1},
+        {"duration_s": 2.0},
+        {"report": "elsewhere"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_whatever_was_edited_in_run_json_is_damage(
+    change: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_run(Path("r"), gate("g", "pass"))
+    edit(folder, change)
+    assert main(["report", "r"]) == 4
+    assert "report.run.disagrees: run.json: digest: expected" in capsys.readouterr().err
+    for path in ("r", "r/run.json"):
+        assert main(["validate", path, "--format", "json"]) == 4
+        (finding,) = json.loads(capsys.readouterr().out)["findings"]
+        assert (finding["code"], finding["where"]) == ("report.run.disagrees", "run.json: digest")
+
+
+def test_another_spelling_of_the_same_document_is_no_damage(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_run(Path("r"), gate("g", "pass"))
+    edit(folder, {})
+    assert main(["report", "r"]) == 0
+    assert main(["validate", "r"]) == 0
+
+
+def test_a_finished_run_without_its_run_json_is_damage(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_run(Path("r"), gate("g", "pass"))
+    (folder / "run.json").unlink()
+    assert main(["report", "r"]) == 4
+    assert main(["validate", "r"]) == 4
+
+
+@pytest.mark.parametrize("log", [None, b"", b'{"line": "hea'])
+def test_a_run_without_its_log_claims_nothing(log: bytes | None, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_run(Path("r"), gate("g", "pass"))
+    (folder / "run.jsonl").unlink()
+    if log is not None:
+        (folder / "run.jsonl").write_bytes(log)
+    for path in ("r", "r/run.json"):
+        assert main(["report", path, "--format", "json"]) == 3
+        out, err = capsys.readouterr()
+        assert err.splitlines()[0].startswith("assay: evidence.run.truncated: run.jsonl: expected a log")
+        run = Run.model_validate_json(out)
+        assert (run.outcome, run.labels, run.support) == ("inconclusive", [], [])
+        assert {one.outcome for one in run.gates} == {"not-run"}
+        assert main(["validate", path, "--format", "json"]) == 3
+        (finding,) = json.loads(capsys.readouterr().out)["findings"]
+        assert (finding["code"], finding["where"]) == ("evidence.run.truncated", "run.jsonl")
+    assert not (folder / "index.html").exists()
+
+
+def test_a_copied_run_json_alone_claims_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_run(Path("r"), gate("g", "pass"))
+    Path("copy.json").write_bytes((folder / "run.json").read_bytes())
+    assert main(["report", "copy.json", "--format", "json"]) == 3
+    assert Run.model_validate_json(capsys.readouterr().out).outcome == "inconclusive"
+
+
+@pytest.mark.parametrize("log", [None, b"", b"{"])
+def test_a_run_that_was_killed_before_its_header_is_one_line_and_exit_3(
+    log: bytes | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("r").mkdir()
+    if log is not None:
+        (Path("r") / "run.jsonl").write_bytes(log)
+    assert main(["report", "r"]) == 3
+    assert capsys.readouterr().err.startswith(
+        "assay: error: evidence.run.truncated: run.jsonl: expected a log"
+    )
+    assert main(["validate", "r"]) == 3
+
+
+def test_a_report_put_elsewhere_is_believed_there(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_run(Path("r"), gate("g", "pass"))
+    assert main(["report", "r", "--out", "sample"]) == 0
+    assert (Path("sample") / "run.jsonl").read_bytes() == (folder / "run.jsonl").read_bytes()
+    assert main(["report", "sample"]) == 0
+    assert main(["validate", "sample"]) == 0
+
+
+def test_a_report_never_overwrites_another_run(capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(Path("r"), gate("g", "pass"))
+    other = write_run(Path("s"), gate("h", "fail"), outcome="fail")
+    before = {path.name: path.read_bytes() for path in other.iterdir()}
+    assert main(["report", "r", "--out", "s"]) == 2
+    assert (
+        "usage.argument: --out: expected a folder without a run, or with this one" in capsys.readouterr().err
+    )
+    assert {path.name: path.read_bytes() for path in other.iterdir()} == before
+
+
+def test_a_cut_off_report_counts_and_names_every_gate_that_had_not_ended(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = ("a", *(f"b{number}" for number in range(9)))
+    write_run(Path("r"), gate("a", "pass"), asked=asked, ends=False)
+    main(["report", "r", "--format", "pretty"])
+    out = capsys.readouterr().out
+    assert out.splitlines()[0] == "r: Cut off: 1 of 10 gates had ended"
+    assert all(f"not ended: b{number}: " in out for number in range(9))
+    assert f"`assay gate {' '.join(asked[1:])}` runs what had not ended." in out
+
+
+def test_a_report_that_cannot_be_written_is_exit_3_and_names_the_path(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(Path("r"), gate("g", "pass"))
+    Path("file").write_text("")
+    assert main(["report", "r", "--out", "file"]) == 3
+    assert "evidence.unwritable: file: expected a place that can be written" in capsys.readouterr().err

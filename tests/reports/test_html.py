@@ -8,6 +8,8 @@ import pytest
 
 from assay.reports.compare import compare
 from assay.reports.render import render
+from assay.reports.view import view_of
+from assay.spec.documents.base import FindingRecord
 from assay.spec.documents.run import GateRecord, Run
 
 VOID = {"meta", "link", "br", "img", "hr", "input", "path", "use", "rect", "circle"}
@@ -205,3 +207,35 @@ def test_a_command_in_a_next_step_is_set_as_code(mixed_run: Run) -> None:
 def test_unknown_rungs_are_counted_beside_the_equal_ones(good_run: Run) -> None:
     text = Page(render(good_run, "html")).plain
     assert "No rung differs: 2 of 7 are equal within the gate's tolerances, 5 are unknown." in text
+
+
+def test_each_battery_is_counted_by_itself(mixed_run: Run) -> None:
+    strip = re.search(r'<ul class="strip".*?</ul>', render(mixed_run, "html"), re.DOTALL)
+    assert strip is not None
+    words = Page(strip[0]).plain
+    assert "149 contract mutations killed" in words
+    assert "2 contract mutations survived" in words
+
+
+def test_the_red_list_shows_what_differs_before_a_digest(mixed_run: Run) -> None:
+    digest = FindingRecord(
+        code="files.digest", stage="s", where="config.json", expected="a" * 64, got="b" * 64
+    )
+    gate = mixed_run.gates[1]
+    led = gate.model_copy(update={"findings": [digest, *gate.findings]})
+    red = view_of(mixed_run.model_copy(update={"gates": [led]})).red[0]
+    assert red.text.startswith("config.text.num_experts: ")
+
+
+def test_every_box_that_scrolls_holds_what_is_hidden_in_it(mixed_run: Run) -> None:
+    """Text for screen readers stands outside the flow: without a box of its own it would widen the page."""
+    assert re.search(r"^\.scroll \{ position: relative;", render(mixed_run, "html"), re.MULTILINE)
+
+
+def test_commands_to_run_next_can_be_pasted(mixed_run: Run) -> None:
+    many = [
+        GateRecord(id=f"g.{number}", outcome="not-run", components=[], needs=["checkpoint"])
+        for number in range(9)
+    ]
+    steps = view_of(mixed_run.model_copy(update={"gates": many, "labels": []})).next_steps
+    assert any(f"`assay gate {' '.join(one.id for one in many)} --checkpoint DIR`" in step for step in steps)

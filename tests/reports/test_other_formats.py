@@ -147,3 +147,35 @@ def test_a_failed_write_keeps_the_old_file(
         write_reports(mixed_run.model_copy(update={"run": "other"}), tmp_path)
     assert (tmp_path / "index.html").read_bytes() == before
     assert len(list(tmp_path.iterdir())) == 4
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "element"),
+    [
+        ("pass", "pass", None),
+        ("pass", "not-run", "failure"),
+        ("not-run", "not-run", "skipped"),
+        ("fail", "not-run", "skipped"),
+        ("fail", "fail", "skipped"),
+        ("inconclusive", "inconclusive", "skipped"),
+        (None, "not-run", "skipped"),
+        (None, "fail", "skipped"),
+        ("fail", None, "skipped"),
+        ("fail", "pass", None),
+    ],
+)
+def test_a_comparison_never_shows_a_gate_as_passed_that_did_not_pass(
+    before: str | None, after: str | None, element: str | None
+) -> None:
+    a, b = (
+        run_of(*([gate(outcome).model_copy(update={"id": "g"})] if outcome else []))
+        for outcome in (before, after)
+    )
+    case = ET.fromstring(render(compare(a, b), "junit")).find("testsuite/testcase")  # noqa: S314 - our own text
+    assert case is not None
+    assert [child.tag for child in case] == ([element] if element else [])
+
+
+def test_a_comparison_that_is_not_whole_is_an_error() -> None:
+    text = render(compare(run_of(), run_of(), was_cut_off=True), "junit")
+    assert len(ET.fromstring(text).findall("testsuite/testcase/error")) == 1  # noqa: S314 - our own text

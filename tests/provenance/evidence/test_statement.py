@@ -11,7 +11,14 @@ import pytest
 
 from assay.provenance.components import Component
 from assay.provenance.evidence.ledger import Ledger
-from assay.provenance.evidence.statement import make_key, make_statement, read_statement, sign, verify
+from assay.provenance.evidence.statement import (
+    demand_labels,
+    make_key,
+    make_statement,
+    read_statement,
+    sign,
+    verify,
+)
 from assay.provenance.evidence.status import Present, Registry
 from assay.provenance.gates.base import Gate
 from assay.spec.canonical import canonical_digest, canonical_json
@@ -164,3 +171,34 @@ def test_the_signature_verifies_without_our_code(envelope: Path, keys: tuple[Pat
     key: Any = load_pem_public_key(keys[1].read_bytes())
     key.verify(base64.b64decode(document["signatures"][0]["sig"]), encoded)
     assert kind == b"application/vnd.in-toto+json"
+
+
+def test_the_labels_of_a_statement_follow_from_its_records(statement: dict[str, Any]) -> None:
+    demand_labels(statement, REGISTRY, "x.json")
+
+
+def _labels(statement: dict[str, Any]) -> Any:
+    return statement["predicate"]["status"]["labels"][0]
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        (lambda one: _labels(one).update(label="supported"), "x.json: label of sample"),
+        (lambda one: _labels(one).update(claim="Everything."), "x.json: claim of sample"),
+        (lambda one: _labels(one).update(component="other"), "x.json: claim of other"),
+        (lambda one: one["predicate"].update(records=[]), "x.json: claim of sample"),
+        (lambda one: one["predicate"]["subjects"]["sample"].update(code="0" * 64), "x.json: claim of sample"),
+        (lambda one: one["subject"][0]["digest"].update(sha256="0" * 64), "x.json: subject sample"),
+        (lambda one: one["predicate"]["status"].update(not_claimed=[]), "x.json: not claimed"),
+        (lambda one: one["predicate"].pop("benches"), "x.json"),
+        (lambda one: one["predicate"]["gateCode"].clear(), "x.json"),
+    ],
+)
+def test_a_label_that_does_not_follow_is_not_verified(
+    statement: dict[str, Any], change: Callable[[dict[str, Any]], None], where: str
+) -> None:
+    change(statement)
+    with pytest.raises(EvidenceError) as caught:
+        demand_labels(statement, REGISTRY, "x.json")
+    assert (caught.value.finding.code, caught.value.finding.where) == ("evidence.statement.labels", where)

@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.provenance.components import Component
+from assay.provenance.evidence.checkpoint_input import pinned_files
 from assay.provenance.evidence.durable import Disk
 from assay.provenance.evidence.ledger import Chain, Entry, Ledger
 from assay.provenance.evidence.status import Present, Registry, compute_status, decisive_records
 from assay.provenance.gates.base import Gate
-from assay.spec.documents.evidence import Bench, Evidence, Subject
+from assay.spec.documents.evidence import Bench, CheckpointInput, Evidence, Subject
 from assay.spec.documents.status import Status
 from assay.spec.errors import Finding
 from assay.spec.verdicts import LADDER, Label
@@ -274,3 +276,102 @@ def test_a_label_never_stands_on_less_than_the_passes_it_names(
         if outcome == "pass" and subject == SUBJECT and not (is_public and seam)
     }
     assert needed <= passed
+
+
+CLAIMING = Component(
+    "sample", "Sample", "No more.", (),
+    claims={Label.STRUCTURAL_ONLY: "It stands.", Label.CORRECTNESS_FIXTURE: "It is right.", Label.QUALIFIED: "It is good."},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ids", "claim", "not_shown"),
+    [
+        (
+            [],
+            "",
+            ["structural-only: It stands.", "correctness-fixture: It is right.", "qualified: It is good."],
+        ),
+        (
+            ["structure"],
+            "It stands. No more.",
+            ["correctness-fixture: It is right.", "qualified: It is good."],
+        ),
+        (
+            ["structure", "build", "vectors", "parity"],
+            "It stands. It is right. No more.",
+            ["qualified: It is good."],
+        ),
+    ],
+)
+def test_only_the_sentences_of_reached_rungs_are_claimed(
+    passes: Passes, ids: list[str], claim: str, not_shown: list[str]
+) -> None:
+    (label,) = status_of(*passes(*ids), registry=Registry((CLAIMING,), GATES, {})).labels
+    assert (label.claim, label.not_shown) == (claim, not_shown)
+
+
+PINS = pinned_files()
+assert PINS is not None
+PUBLISHED = CheckpointInput(
+    files={"config.json": PINS.files["config.json"].sha256}, headers="1" * 64, inventory=PINS.inventory_sha256
+)
+MORE = PUBLISHED.model_copy(update={"headers": "2" * 64})
+OTHERS = {
+    "another config": PUBLISHED.model_copy(update={"files": {"config.json": "0" * 64}}),
+    "another vocabulary": PUBLISHED.model_copy(update={"files": {**PUBLISHED.files, "vocab.json": "0" * 64}}),
+    "other headers": PUBLISHED.model_copy(update={"inventory": "0" * 64}),
+    "no config": PUBLISHED.model_copy(update={"files": {}}),
+}
+JUDGING = Gate("structure", "A gate.", ("sample",), Label.STRUCTURAL_ONLY, "", needs=("checkpoint",))
+CHECKPOINT = Registry((SAMPLE,), (JUDGING,), {})
+
+
+def standing(record: Evidence, at_hand: CheckpointInput | None = None) -> tuple[str, str]:
+    present = replace(PRESENT, checkpoint=at_hand, pins=PINS)
+    (label,) = compute_status(chain_of(record), present, CHECKPOINT).labels
+    return label.label, label.gates["structure"]
+
+
+@pytest.mark.parametrize("outcome", ["pass", "fail", "inconclusive"])
+@pytest.mark.parametrize("other", list(OTHERS))
+def test_a_judgement_of_another_checkpoint_decides_nothing_about_a_component(
+    make_record: MakeRecord, other: str, outcome: str
+) -> None:
+    assert standing(make_record("structure", outcome, checkpoint=OTHERS[other])) == ("hypothesis", "not-run")
+
+
+@pytest.mark.parametrize("at_hand", [None, PUBLISHED, OTHERS["another config"]])
+def test_a_judgement_of_the_published_checkpoint_counts(
+    make_record: MakeRecord, at_hand: CheckpointInput | None
+) -> None:
+    assert standing(make_record("structure", checkpoint=PUBLISHED), at_hand) == ("structural-only", "pass")
+    assert standing(make_record("structure", "fail", checkpoint=PUBLISHED), at_hand) == ("hypothesis", "fail")
+
+
+def test_evidence_about_another_part_of_the_checkpoint_than_is_at_hand_is_stale(
+    make_record: MakeRecord,
+) -> None:
+    assert standing(make_record("structure", checkpoint=PUBLISHED), MORE) == ("hypothesis", "stale")
+
+
+def test_evidence_that_does_not_name_its_checkpoint_is_stale(make_record: MakeRecord) -> None:
+    assert standing(make_record("structure")) == ("hypothesis", "stale")
+
+
+def test_what_is_to_be_run_is_one_command_for_each_need() -> None:
+    gates = tuple(
+        Gate(f"g.{number}", "A gate.", ("sample",), Label.IMPLEMENTED, "", needs=needs)
+        for number, needs in enumerate(
+            [("checkpoint",), (), ("metal",), ("checkpoint",), ("checkpoint", "metal")]
+        )
+    )
+    ids = [gate.id for gate in gates]
+    present = Present({"sample": SUBJECT}, dict.fromkeys(ids), dict.fromkeys(ids, BENCH))
+    steps = compute_status(Chain(), present, Registry((SAMPLE,), gates, {})).next_steps
+    assert [step.rpartition(": ")[2] for step in steps] == [
+        "assay gate g.1",
+        "assay gate g.0 g.3 --checkpoint DIR",
+        "assay gate g.4 --checkpoint DIR",
+        "assay gate g.2",
+    ]

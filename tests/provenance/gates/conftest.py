@@ -23,6 +23,7 @@ def passes_privately(context): return GateResult(Outcome.PASS, is_private=True)
 def prints_and_passes(context):
     print('{"outcome": "fail"}')
     return GateResult(Outcome.PASS)
+def tells_its_checkpoint(context): return GateResult(Outcome.PASS, {"given": context.checkpoint is not None})
 def fails(context): return GateResult(Outcome.FAIL, {"count": 3}, (FINDING,))
 def skips(context): return GateResult(Outcome.NOT_RUN, reason="no mood")
 def undecided(context): return GateResult(Outcome.INCONCLUSIVE, reason="near tie")

@@ -1,5 +1,7 @@
 """A run leaves evidence for every gate, a log, and labels that follow from them."""
 
+import errno
+import hashlib
 import json
 import signal
 import subprocess
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 
 from assay.provenance.components import Component
+from assay.provenance.evidence.durable import Disk
 from assay.provenance.evidence.ledger import Ledger
 from assay.provenance.evidence.run_log import read_run_log
 from assay.provenance.evidence.status import Registry
@@ -20,6 +23,8 @@ from assay.provenance.evidence.subjects import SourceTree
 from assay.provenance.gates.base import Gate
 from assay.provenance.gates.run import RunOptions, run_gates
 from assay.provenance.gates.selection import select
+from assay.provenance.runs import load_run
+from assay.spec.canonical import canonical_digest
 from assay.spec.documents.run import Run
 from assay.spec.errors import EvidenceError, IncompleteError
 
@@ -184,6 +189,75 @@ def test_a_runs_folder_that_cannot_be_made_is_one_typed_error(
         run(make_gate("passes"), runs=tmp_path / "file")
     assert caught.value.finding.code == "evidence.unwritable"
     assert caught.value.finding.where == str(tmp_path / "file")
+
+
+class Full(Disk):
+    """A disk without room for another record."""
+
+    def write(self, descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, f"No room for {len(data)} bytes in {descriptor}")
+
+
+def test_a_full_disk_is_unfinished_work_that_names_the_ledger_and_no_damage(
+    make_gate: MakeGate, run: RunIt, tmp_path: Path
+) -> None:
+    with pytest.raises(IncompleteError) as caught:
+        run(make_gate("passes"), ledger=Ledger(tmp_path / "evidence", Full()))
+    assert (caught.value.finding.code, caught.value.finding.where) == (
+        "evidence.unwritable", str(tmp_path / "evidence"),
+    )  # fmt: skip
+    assert caught.value.exit_code == 3
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert read_run_log(folder).is_truncated
+
+
+def test_the_footer_binds_the_run_and_comes_after_it(make_gate: MakeGate, run: RunIt, tmp_path: Path) -> None:
+    done, folder = run(make_gate("passes"))
+    footer = read_run_log(folder).footer
+    assert footer is not None
+    assert footer.document == canonical_digest(json.loads((folder / "run.json").read_text()))
+    assert footer.root == Ledger(tmp_path / "evidence").read().entries[0].digest
+    assert done.labels[0].claim == "A claim."
+
+
+def test_a_kill_before_the_footer_reads_as_truncated_although_run_json_is_there(
+    make_gate: MakeGate, run: RunIt, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("assay.provenance.evidence.run_log.RunLogWriter.footer", die)
+    with pytest.raises(KeyboardInterrupt):
+        run(make_gate("passes"))
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert (folder / "run.json").exists()
+    assert load_run(str(folder), tmp_path).truncated is not None
+
+
+def test_a_gate_is_given_a_checkpoint_only_if_it_judges_one_and_its_evidence_names_it(
+    make_gate: MakeGate, run: RunIt, tmp_path: Path
+) -> None:
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    gates = (
+        make_gate("tells_its_checkpoint", id="sample.with", needs=("checkpoint",)),
+        make_gate("tells_its_checkpoint", id="sample.may", may_use=("checkpoint",)),
+        make_gate("tells_its_checkpoint", id="sample.without"),
+    )
+    done, _ = run(*gates, checkpoint=folder)
+    records = {one.record.gate: one.record for one in Ledger(tmp_path / "evidence").read().entries}
+    assert {one.id: one.measurements["given"] for one in done.gates} == {
+        "sample.with": True, "sample.may": True, "sample.without": False,
+    }  # fmt: skip
+    digest = hashlib.sha256(b"{}").hexdigest()
+    for name in ("sample.with", "sample.may"):
+        found = records[name].checkpoint
+        assert found is not None
+        assert found.files == {"config.json": digest}
+    assert records["sample.without"].checkpoint is None
+    assert done.labels[0].gates["sample.with"] == "not-run"
+    assert any("another checkpoint than the published one" in why for why in done.labels[0].missing)
 
 
 KILLED = """

@@ -84,3 +84,29 @@ def test_tables_of_different_age_are_reported_and_left_out() -> None:
     assert set(report.differing) == {r"\p{L}", r"\p{M}", r"\p{N}", r"\s", "nfc", "order of marks"}
     assert "a" not in report.excluded
     assert report.measurements()["table_differences"][r"\s"] == 0
+
+
+def test_an_empty_directory_is_no_failure_of_the_text_pipeline(tmp_path: Path) -> None:
+    for gate in (text.published_cases, text.published_agreement):
+        result = gate(GateContext(checkpoint=tmp_path, out=tmp_path))
+        assert result.outcome is Outcome.INCONCLUSIVE
+        assert [(one.code, one.where, one.got) for one in result.findings] == [
+            ("text.published-files", name, "no such file")
+            for name in ("vocab.json", "merges.txt", "tokenizer_config.json", "chat_template.jinja")
+        ]
+
+
+@pytest.mark.checkpoint
+@pytest.mark.parametrize("name", ["vocab.json", "merges.txt", "tokenizer_config.json", "chat_template.jinja"])
+def test_a_file_with_other_bytes_is_named_before_anything_is_compared(tmp_path: Path, name: str) -> None:
+    directory = checkpoint_directory()
+    if directory is None:
+        pytest.skip("the description of the published checkpoint is absent")
+    for path in directory.iterdir():
+        if path.name == name:
+            (tmp_path / name).write_bytes(path.read_bytes() + b"\n")
+        else:
+            (tmp_path / path.name).symlink_to(path.resolve())
+    result = text.published_cases(GateContext(checkpoint=tmp_path, out=tmp_path))
+    assert result.outcome is Outcome.INCONCLUSIVE
+    assert [(one.code, one.where) for one in result.findings] == [("text.published-files", name)]
