@@ -1,0 +1,224 @@
+"""Public bug reports about running models, as tests of the MLX code with their own literal numbers.
+
+Here are those of areas GDN, PLEH, QSA, RTR, NORM and TOK that concern a model: A2, A6, A7, A12 to A19 and A26. A10 is in
+`test_qsa`, A11 and A15 in `test_transaction` and `test_partition`. A29 and A30 (reuse of prefixes, saved sessions) need
+the later work on caches.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from model_toys import ids, made
+
+
+def toy() -> Any:
+    """TOY-PLE: end 2, multipliers 7, 11, 13 by lag, one head each for pairs (53) and triples (59)."""
+    from assay.impl.model.ple import Hash
+
+    return Hash((7, 11, 13), (53, 59), (0, 53), 112)
+
+
+def rows(tokens: list[int], history: tuple[int, ...] = ()) -> list[list[int]]:
+    from assay.impl.model.ple import row_ids
+
+    return row_ids(tokens, history, toy(), 1, 2).tolist()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        ([5, 8, 3], [[0, 100], [15, 74], [24, 65]]),
+        ([5, 2, 9, 3], [[0, 100], [4, 88], [41, 104], [12, 102]]),
+        ([5, 8, 3, 4, 6, 9], [[0, 100], [15, 74], [24, 65], [8, 79], [6, 86], [19, 67]]),
+    ],
+)
+def test_a6_multipliers_go_by_lag(tokens: list[int], expected: list[list[int]]) -> None:
+    assert rows(tokens) == expected
+
+
+@pytest.mark.parametrize("cut", range(1, 6))
+def test_a7_history_is_a_function_of_the_position(cut: int) -> None:
+    from assay.impl.model.ple import history_after
+
+    line = [5, 8, 3, 4, 6, 9]
+    history = history_after(line[:cut], (), 2, 2)
+    assert rows(line[cut:], history) == rows(line)[cut:]
+    assert rows([4], history_after([5, 8, 3], (), 2, 2)) == [[8, 79]]
+
+
+def test_a26_a_dilated_past_of_nine_values_crosses_a_chunk() -> None:
+    """Unit impulse at 0, taps 1, 10, 100, 1000 oldest first, dilation 3, split 5 and 7; SiLU passes large values."""
+    import mlx.core as mx
+
+    from assay.impl.model import conv
+
+    taps = mx.array([[1.0], [10.0], [100.0], [1000.0]])
+    impulse, past, told = np.zeros((12, 1), np.float32), mx.zeros((9, 1)), []
+    impulse[0] = 1
+    for start, stop in ((0, 5), (5, 12)):
+        y, past = conv.causal(mx.array(impulse[start:stop]), taps, past, 3)
+        told.append(np.array(y)[:, 0])
+    line = np.concatenate(told)
+    raw = np.array([1000, 0, 0, 100, 0, 0, 10, 0, 0, 1, 0, 0], np.float32)
+    assert np.allclose(line, raw / (1 + np.exp(-raw)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("length", [1, 31, 32, 33, 63, 64, 65])
+def test_a13_the_state_after_prefill_is_that_of_single_tokens(length: int) -> None:
+    """Scalar delta rule q = k = v = 1, log gate -0.5, rate 0.25; 33 tokens give 0.458630."""
+    import mlx.core as mx
+
+    ones = mx.ones((1, length, 1, 1))
+    decay, rate = mx.full((1, length, 1), np.exp(-0.5)), mx.full((1, length, 1), 0.25)
+    _, state = mx.fast.gated_delta_update(ones, ones, ones, decay, rate, initial_state=mx.zeros((1, 1, 1, 1)))
+    wanted = 0.0
+    for _ in range(length):
+        wanted *= np.exp(-0.5)
+        wanted += (1 - wanted) * 0.25
+    assert abs(float(state.item()) - wanted) < 1e-6
+    if length == 33:
+        assert abs(float(state.item()) - 0.458630) < 1e-6
+
+
+@pytest.mark.parametrize("widths", [(6, 6, 6), (5, 8, 5), (1,) * 18])
+def test_a14_states_of_chunks_are_those_of_one_run_and_nothing_unwritten_is_read(
+    widths: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New buffers are filled with NaN: whatever is read without having been written reaches a state."""
+    from assay.impl.model import columns
+    from assay.impl.model.bank import Bank
+    from assay.impl.model.state import differing, owners
+
+    class Poisoned(columns.Buffer):
+        def __init__(self, rows: int, shape: tuple[int, ...]) -> None:
+            super().__init__(rows, shape)
+            self.view[:] = np.nan
+
+    whole = Bank(made("small"))
+    whole.advance({0: ids("small", 18)})
+    monkeypatch.setattr(columns, "Buffer", Poisoned)
+    bank, start = Bank(made("small")), 0
+    for width in widths:
+        bank.advance({0: ids("small", 18)[start : start + width]})
+        start += width
+    assert differing(bank.state(), whole.state()) == []
+    assert all(np.isfinite(array).all() for array in owners(bank.state()).values())
+
+
+@pytest.mark.parametrize(
+    ("gate", "sigmoid", "silu"),
+    [(-2.0, 0.119203, -0.238406), (0.5, 0.622459, 0.311230), (3.0, 0.952574, 2.857722)],
+)
+def test_a16_the_output_gate_is_what_the_field_says(gate: float, sigmoid: float, silu: float) -> None:
+    import mlx.core as mx
+
+    from assay.impl.model import norms
+
+    x, one = mx.array([1.0, 1.0]), mx.array([1.0, 1.0])
+    for activation, wanted in (("sigmoid", sigmoid), ("silu", silu)):
+        got = norms.gated(x, one, mx.array([gate, gate]), 1e-12, activation)
+        assert abs(float(got[0].item()) - wanted) < 2e-6
+
+
+def test_a17_gains_around_zero_are_one_plus_w() -> None:
+    """x = [3, 4] with stored zeros gives [0.848528, 1.131371]; zeros and twice as much are the faults."""
+    import mlx.core as mx
+
+    from assay.impl.model import norms
+    from assay.impl.model.loader import _centred
+
+    class Stored:
+        def vector(self, _name: str, shape: tuple[int, ...]) -> Any:
+            return mx.zeros(shape)
+
+    gain = _centred(Stored(), "norm", 2)
+    got = np.array(norms.rms(mx.array([3.0, 4.0]), gain, 1e-6))
+    assert np.allclose(got, [0.848528, 1.131371], atol=1e-6)
+
+
+def test_a17_the_gate_half_of_fused_rows_stands_first() -> None:
+    import mlx.core as mx
+
+    from assay.impl.model.geometry import read_geometry
+    from assay.impl.model.loader import _experts
+    from assay.provenance.captures.geometries import GEOMETRIES
+
+    config = {
+        **GEOMETRIES["small"],
+        "num_experts": 1,
+        "num_experts_per_tok": 1,
+        "moe_intermediate_size": 2,
+        "hidden_size": 1,
+    }
+
+    class Stored:
+        def has(self, name: str) -> bool:
+            return name.endswith("gate_up_proj")
+
+        def matrix(self, _name: str, shape: tuple[int, ...]) -> Any:
+            return mx.arange(1, 1 + int(np.prod(shape)), dtype=mx.float32).reshape(shape)
+
+    found = _experts(Stored(), read_geometry(config), "e.")
+    assert (found.gate_matrix.tolist(), found.up_matrix.tolist()) == ([[[1.0, 2.0]]], [[[3.0, 4.0]]])
+
+
+def test_a18_probabilities_are_compared_in_float32() -> None:
+    """Twelve experts, ten chosen: id 11 at 1.001 beats id 9 at 1.000; in bf16 they would tie."""
+    from dataclasses import replace
+
+    import mlx.core as mx
+
+    from assay.impl.model import router
+
+    logits = np.full((1, 12), 3.0, np.float32)
+    logits[0, 9:] = [1.000, 0.5, 1.001]
+    own = replace(made("small").geometry, experts=12, experts_used=10)
+    found = router.choose(mx.array(logits), own)
+    assert np.array(found.ids)[0].tolist() == [*range(9), 11]
+    assert np.allclose(np.array(found.weights)[0], [0.109463] * 9 + [0.014829], atol=1e-6)
+    logits[0, 11] = 1.000
+    assert np.array(router.choose(mx.array(logits), own).ids)[0].tolist() == list(range(10))
+
+
+def test_a19_weights_are_indexed_by_rank() -> None:
+    """Two experts that give 10 and 20; ids 1, 0 with weights 0.75, 0.25 give 0.75 * 20 + 0.25 * 10."""
+    import mlx.core as mx
+
+    from assay.impl.model import moe
+    from assay.impl.model.numerics import Numerics
+    from assay.impl.model.router import Routing
+
+    class Constant:
+        def gate_up(self, x: Any, _owners: Any) -> tuple[Any, Any]:
+            return x, x
+
+        def down(self, x: Any, owners: Any) -> Any:
+            return mx.where(owners == 0, 10.0, 20.0)[:, None, None] + mx.zeros(
+                (owners.shape[0], x.shape[1], 1)
+            )
+
+    zero = mx.zeros((1, 1))
+    weights = moe.MoeWeights(zero, Constant(), zero, zero, zero, zero)
+    for tokens in (1, 6):  # gathered, and sorted by expert
+        routing = Routing(zero, mx.array([[1, 0]] * tokens), mx.array([[0.75, 0.25]] * tokens))
+        got = moe.forward(
+            mx.zeros((tokens, 1)), weights, routing, Numerics(is_deterministic=True), lambda *_: None
+        )
+        assert np.allclose(np.array(got), 17.5)
+
+
+@pytest.mark.parametrize(
+    "policy", [{}, {"temperature": 1.0, "top_k": 1}, {"temperature": 0.01, "top_p": 0.95}]
+)
+@pytest.mark.parametrize("grammar", [False, True])
+def test_a2_padding_rows_are_never_sampled(policy: dict[str, Any], grammar: bool) -> None:
+    from assay.impl.model.sampler import Policy, choose
+
+    logits = np.full(248_320, -1.0, np.float32)
+    logits[248_076] = -0.5
+    logits[[248_077, 248_090, 248_319]] = [40, 41, 42]
+    words = [2**32 - 1] * 7753 if grammar else None
+    if policy.get("top_p"):
+        policy = {**policy, "temperature": 0.001}
+    assert choose(logits, 248_077, Policy(**policy), 0, words) == 248_076
