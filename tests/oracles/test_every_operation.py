@@ -1,5 +1,6 @@
 """What holds for every operation: its refusals name the argument, its results have the working type."""
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -119,3 +120,22 @@ def test_hundreds_of_ties_keep_the_order_of_ids() -> None:
     assert topk.ids.tolist() == list(range(10))
     falling = OPERATIONS["logits.candidates"].function([0.0, 1.0] * 300, 600, "top-k", k=400)
     assert falling.candidates.tolist() == [*range(1, 600, 2), *range(0, 200, 2)]
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_an_argument_of_another_operation_is_refused_and_a_required_one_is_asked_for(name: str) -> None:
+    operation = PLAIN[name]
+
+    def called(given: dict[str, Any]) -> tuple[str, str]:
+        with pytest.raises(ContractError) as caught:
+            operation.call(given)
+        return caught.value.finding.code, caught.value.finding.where
+
+    assert called({**operation.example, "nonsense": 1}) == ("oracle.argument.unknown", "nonsense")
+    first_required = next((one.name for one in operation.arguments if one.name in operation.example), "")
+    assert called({"nonsense": 1}) == ("oracle.argument.unknown", "nonsense")
+    if operation.default(first_required) is inspect.Parameter.empty:
+        rest = {key: value for key, value in operation.example.items() if key != first_required}
+        assert called(rest) == ("oracle.argument.missing", first_required)
+    if not operation.has_dtype:
+        assert called({**operation.example, "dtype": "float32"}) == ("oracle.argument.unknown", "dtype")

@@ -52,6 +52,14 @@ def test_every_tap_is_in_the_published_list() -> None:
     assert {stage for stage, _, _ in found} == set(model.TAPS)
 
 
+def test_every_tap_has_the_axes_that_the_list_states() -> None:
+    found, _ = tapped([2, 5])
+    for (stage, _, _), array in found.items():
+        stated = model.TAPS[stage]  # without brackets: one axis, as long as the choice
+        axes = stated.rpartition("[")[2].rstrip("]").split(",") if "[" in stated else ["rows"]
+        assert array.ndim == len(axes), stage
+
+
 @pytest.mark.parametrize("chunks", [(1, 1, 1, 1, 1, 1), (2, 1, 3), (6,)])
 def test_chunks_give_the_same_bytes(chunks: tuple[int, ...]) -> None:
     """Facts 4.2: token by token, (2, 1, 3) and one shot."""

@@ -175,3 +175,38 @@ def test_every_control_character_is_escaped_as_json_has_it() -> None:
     assert to_json("\r\t\b\f\n") == '"\\r\\t\\b\\f\\n"'
     assert to_json("\x00\x1f \x7f") == '"\\u0000\\u001f \x7f"'
     assert to_json('"\\') == '"\\"\\\\"'
+
+
+USER = {"role": "user", "content": "q"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "messages"),
+    [
+        ("empty", []),
+        ("media", [{"role": "user", "content": [{"type": "image"}]}]),
+        ("media", [{"role": "user", "content": [{"video": "v"}]}]),
+        ("query", [{"role": "system", "content": "s"}]),
+        ("role", [USER, {"role": "critic", "content": "c"}]),
+        ("system", [USER, {"role": "system", "content": "late"}]),
+    ],
+)
+def test_an_illegal_conversation_is_refused_in_the_oracles_own_word(
+    kind: str, messages: list[dict[str, Any]]
+) -> None:
+    with pytest.raises(chat.ChatRefusal) as caught:
+        chat._judged(messages, False, "medium")
+    assert (caught.value.kind, str(caught.value)) == (kind, kind)
+
+
+def test_an_effort_is_judged_only_when_the_model_thinks() -> None:
+    with pytest.raises(chat.ChatRefusal) as caught:
+        chat._judged([USER], True, "high")
+    assert caught.value.kind == "effort"
+    assert chat._judged([USER], False, "high") == 0
+
+
+def test_constants_are_spelt_as_json_spells_them() -> None:
+    from assay.oracles.chat import to_json
+
+    assert [to_json(one) for one in (None, True, False)] == ["null", "true", "false"]
