@@ -5,12 +5,12 @@ unpicklable crosses a process border, and a cluster's executor works as well as 
 """
 
 import functools
-import multiprocessing
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, Future, as_completed
 from dataclasses import dataclass
 
+from assay.impl.workers import spawn_pool, worker_deaths
 from assay.mutations.battery import Battery, BatteryContext, InvalidMutationError, Mutation
 from assay.mutations.catalogue import battery as battery_named
 from assay.mutations.clauses import CONTROL
@@ -168,7 +168,7 @@ def _parts(
         yield from _gather(executor, name, context, ranges)
         return
     # spawn, never fork: MLX hangs in a forked child once its parent has evaluated anything.
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with worker_deaths(name), spawn_pool(jobs) as pool:
         yield from _gather(pool, name, context, ranges)
 
 

@@ -29,6 +29,7 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.spec.rules.tensors",
     "assay.spec.rules.upstream",
     "assay.spec.rules.vocabulary",
+    "assay.impl.workers",
     "assay.impl.stores.tokenizer_ids",
     "assay.impl.stores.payload",
     "assay.impl.stores.layout",

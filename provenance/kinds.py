@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from assay.impl.stores.files import folder_names, open_regular
+from assay.impl.stores.files import folder_names, open_regular, unreadable
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import AdmissionError, Finding, usage_error
 from assay.spec.judgement import Judgement, JudgeOptions
@@ -205,7 +205,11 @@ def sniff(path: Path) -> Sniff:
     if is_folder:
         return Sniff(path, tuple(folder_names(path, stage=_STAGE)), b"", is_folder=True)
     with open_regular(path, stage=_STAGE) as file:
-        return Sniff(path, (), file.read(HEAD_BYTES) or b"", is_folder=False)
+        try:
+            head = file.read(HEAD_BYTES) or b""
+        except OSError as error:
+            raise unreadable(error, str(path), _STAGE) from error
+        return Sniff(path, (), head, is_folder=False)
 
 
 def judge_path(path: Path, options: JudgeOptions, kind: str | None = None) -> Judgement:

@@ -14,7 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.impl.stores.blocks import AFFINE4, COVER
+from assay.spec.clauses import Authority, declare
 from assay.spec.errors import ContractError, Finding
+
+RANGE: Final = declare(
+    "codec.affine4.range",
+    Authority.RULE,
+    "Scale and bias of a group, and what they decode to, are finite.",
+    source="ExpertMajor v2, storage formats; the range of BF16",
+    cause="values near the end of the range of BF16, which no group of 16 levels can hold",
+)
 
 GROUP: Final = 64
 GROUP_BYTES: Final = 36
@@ -35,7 +44,8 @@ def encode(values: NDArray[np.float32]) -> NDArray[np.uint8]:
         uint8 [..., width / 64 * 36]: per group 32 packed bytes, BF16 scale, BF16 bias.
 
     Raises:
-        ContractError: codec.blocks.cover, for a width that isn't whole groups.
+        ContractError: codec.blocks.cover, for a width that isn't whole groups; codec.affine4.range, for values so
+            large that scale or bias of a group is not finite.
         ValueError: for values that are not finite, since no group can hold them.
 
     Domain: BF16 values; what MLX computes for a BF16 matrix.
@@ -55,7 +65,22 @@ def encode(values: NDArray[np.float32]) -> NDArray[np.uint8]:
     if not np.isfinite(values).all():
         raise ValueError("values must be finite")
     groups = np.ascontiguousarray(values, dtype=np.float32).reshape(-1, GROUP)
-    codes, scales, biases = quantise(groups)
+    with np.errstate(over="ignore", invalid="ignore"):
+        codes, scales, biases = quantise(groups)
+        rounded = from_bf16(to_bf16(np.stack([scales, biases])))
+        last = rounded[1] + rounded[0] * _BINS
+    usable = np.isfinite(rounded).all(axis=0) & np.isfinite(last)
+    if not usable.all():
+        place = int(np.argmin(usable))
+        raise ContractError(
+            Finding.of(
+                RANGE,
+                "codec",
+                f"group {place}",
+                expected="a finite scale and bias in BF16",
+                got=f"values in {groups[place].min()}..{groups[place].max()}",
+            )
+        )
     blocks = np.empty((len(groups), GROUP_BYTES), dtype=np.uint8)
     blocks[:, :32] = codes[:, 0::2] | codes[:, 1::2] << np.uint8(4)
     blocks[:, 32:34] = to_bf16(scales).view(np.uint8).reshape(-1, 2)

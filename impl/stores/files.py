@@ -184,6 +184,11 @@ def file_digest(
     return digest.hexdigest(), total
 
 
+def unreadable(error: OSError, name: str, stage: str) -> AdmissionError:
+    """Returns the error for a file whose reading failed half-way."""
+    return AdmissionError(_finding(error, name, stage, "a file that can be read"))
+
+
 def _demand_regular(status: os.stat_result, name: str, stage: str) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise AdmissionError(Finding.of(DIRECTORY, stage, name, expected="a file", got="a folder"))

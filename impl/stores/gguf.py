@@ -27,7 +27,11 @@ VERSION: Final = _form("version", "The format version is 3.", "a file of an olde
 TRUNCATED: Final = _form(
     "truncated", "The file holds everything that its directory declares.", "a download that ended early"
 )
-COUNT: Final = _form("count", "The counts of entries and tensors can fit into the file.", "a damaged header")
+COUNT: Final = _form(
+    "count",
+    "The counts of entries and tensors can fit into the file and stay below the limit.",
+    "a damaged header",
+)
 KEY: Final = _form("metadata.key", "A metadata key is 1 to 65535 bytes of UTF-8.", "a damaged directory")
 TYPE: Final = _form("metadata.type", "A metadata value has one of the 13 known types.", "a damaged directory")
 NESTING: Final = _form("metadata.nesting", "Arrays nest at most 8 deep.", "a hostile or damaged directory")
@@ -63,6 +67,8 @@ DEFAULT_ALIGNMENT: Final = 32
 _MINIMUM_ENTRY: Final = 8 + 1 + 4 + 1
 _MINIMUM_TENSOR: Final = 8 + 1 + 4 + 8 + 4 + 8
 _WINDOW: Final = 1 << 16
+MAX_RECORDS: Final = 1 << 17
+"""Metadata entries, and tensors: each becomes an object, so that their number bounds time and memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,8 +321,9 @@ def _alignment(entries: tuple[Entry, ...]) -> int:
 
 
 def _check_count(cursor: _Cursor, count: int, least: int, where: str) -> None:
-    if count > cursor.left // least:
-        _fail(COUNT, where, f"at most {cursor.left // least}", count)
+    most = min(MAX_RECORDS, cursor.left // least)
+    if count > most:
+        _fail(COUNT, where, f"at most {most}", count)
 
 
 def _fail(code: str, where: str, expected: object, got: object) -> NoReturn:

@@ -6,6 +6,7 @@ records are sorted by offset first, because the order of the directory says noth
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain, islice
 from typing import Final
 
 from assay.impl.stores.blocks import GGML
@@ -48,20 +49,33 @@ TRAILING: Final = _rule(
     "trailing", "The file ends with its last tensor, aligned.", "bytes appended, or a tensor left out"
 )
 
+MORE: Final = _rule(
+    "findings",
+    "A directory has few enough findings to list them all.",
+    "a damaged directory",
+    Authority.PROCESS,
+)
+
+MAX_FINDINGS: Final = 64
+_MAX_PADDING: Final = 1 << 31
+"""What padding may add up to: it is read, and a hole in the file would let a small one hold the reader for hours."""
 OPAQUE_ALIGNMENT: Final = 4096
 OPAQUE_NAMES: Final = frozenset({"ds4.expert_major.v2", "ds4.dspark.expert_major.v2", "ds4.ple_rows.v1"})
 
 
 def judge_gguf(gguf: Gguf, extent: Extent | None = None) -> list[Finding]:
-    """Returns every disagreement inside one directory.
+    """Returns the disagreements inside one directory; beyond the first 64 they are counted.
 
     Args:
         gguf: what the file declares.
         extent: the whole file, to read the padding; without it the padding is not judged.
     """
-    findings = [*_metadata(gguf), *_records(gguf), *_partition(gguf)]
+    found = chain(_metadata(gguf), _records(gguf), _partition(gguf))
+    findings = list(islice(found, MAX_FINDINGS))
+    if more := sum(1 for _ in found):
+        findings.append(_finding(MORE, "directory", f"at most {MAX_FINDINGS} findings", f"{more} more"))
     if extent is not None and not findings:
-        findings += _padding(gguf, extent)
+        findings += islice(_padding(gguf, extent), MAX_FINDINGS)
     return findings
 
 
@@ -120,8 +134,10 @@ def _partition(gguf: Gguf) -> Iterator[Finding]:
                 )
         last = tensor.name
         end = None if tensor.bytes is None else max(end or 0, tensor.offset + tensor.bytes)
-    if gguf.tensors and end is not None:
+    if end is not None:
         ends = {gguf.data_start + end, gguf.data_start + align_up(end, gguf.alignment)}
+        if not gguf.tensors:
+            ends.add(gguf.directory_end)
         if gguf.file_bytes not in ends:
             yield _finding(TRAILING, "file length", max(ends), gguf.file_bytes)
 
@@ -142,17 +158,30 @@ def _padding(gguf: Gguf, extent: Extent) -> Iterator[Finding]:
         gaps.append((end, start, f"before {tensor.name}"))
         end = start + (tensor.bytes or 0)
     gaps.append((end, gguf.file_bytes, "at the end"))
+    total = sum(max(0, stop - begin) for begin, stop, _ in gaps)
+    if total > _MAX_PADDING:
+        yield _finding(PADDING, "all padding", f"at most {_MAX_PADDING} bytes", total)
+        return
     for begin, stop, where in gaps:
         if not begin < stop <= extent.size:
             continue
         try:
-            data = extent.read(begin, stop - begin)
+            used = _first_used(extent, begin, stop)
         except AssayError as error:
             yield error.finding
             return
-        used = data.lstrip(b"\0")
+        if used is not None:
+            yield _finding(PADDING, where, "zeros", f"byte {used[1]:#04x} at {used[0]}")
+
+
+def _first_used(extent: Extent, begin: int, stop: int) -> tuple[int, int] | None:
+    """Returns place and value of the first byte that isn't zero; a file may declare any gap, so it reads in pieces."""
+    for piece in extent.pieces(begin, stop - begin):
+        used = piece.lstrip(b"\0")
         if used:
-            yield _finding(PADDING, where, "zeros", f"byte {used[0]:#04x} at {stop - len(used)}")
+            return begin + len(piece) - len(used), used[0]
+        begin += len(piece)
+    return None
 
 
 def _finding(code: str, where: str, expected: object, got: object) -> Finding:

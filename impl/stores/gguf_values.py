@@ -145,7 +145,10 @@ def _packed(kind: ValueType, values: list[object]) -> bytes:
 
 
 def _text(value: str) -> bytes:
-    data = value.encode("utf-8")
+    try:
+        data = value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{value!r} is not Unicode text: {error.reason}") from None
     return struct.pack("<Q", len(data)) + data
 
 

@@ -20,6 +20,7 @@ HEADER_BYTES: Final = 512
 PAGE_HEADER_BYTES: Final = 64
 DIGEST_BYTES: Final = 32
 MAX_HEADS: Final = 16
+PRIVATE_FAMILIES: Final = range(0x80000000, 1 << 32)
 MAX_EXTENT: Final = (1 << 63) - 1
 NO_DIGEST: Final = bytes(32)
 STAGE: Final = "ple-store"
@@ -47,6 +48,11 @@ HEADS: Final = _clause(
     "primes or offsets of another table",
 )  # fmt: skip
 ROW_ALIGNMENT: Final = _clause("row-alignment", "The row alignment is a power of two.", "a damaged header")
+NAMES: Final = _clause(
+    "names", "Family, profile and hash id can be written, and a private profile is no public one's name.",
+    "a private store under a public name",
+)  # fmt: skip
+_PUBLIC_PROFILES: Final = "qwen4exp"
 PAGE_ALIGNMENT: Final = _clause(
     "page-alignment", "The page alignment is a power of two, at least 4096.", "a damaged header"
 )
@@ -273,9 +279,8 @@ def check_geometry(geometry: PleGeometry) -> None:
 
 
 def _codec(codec: RowCodec) -> Iterator[Finding]:
-    length = len(codec.id.encode("utf-8"))
-    if not 1 <= length <= 31 or "\0" in codec.id:
-        yield _finding(CODEC, "codec.id", "1..31 characters", f"{length}")
+    if not _is_name(codec.id, 31):
+        yield _finding(CODEC, "codec.id", "1..31 printable ASCII characters", codec.id)
     for name, value in (
         ("version", codec.version),
         ("group_size", codec.group_size),
@@ -286,6 +291,13 @@ def _codec(codec: RowCodec) -> Iterator[Finding]:
 
 
 def _table(table: RowTable) -> Iterator[Finding]:
+    if not 1 <= table.family < 1 << 32:
+        yield _finding(NAMES, "family", "1..2^32 - 1", table.family)
+    for name, value in (("profile", table.profile), ("hash_id", table.hash_id)):
+        if not _is_name(value, 32):
+            yield _finding(NAMES, name, "1..32 printable ASCII characters", value)
+    if table.family in PRIVATE_FAMILIES and table.profile.casefold().startswith(_PUBLIC_PROFILES):
+        yield _finding(NAMES, "profile", "a private name for a private family", table.profile)
     alignment = table.row_alignment
     is_power = alignment >= 1 and not alignment & (alignment - 1)
     if not is_power:
@@ -304,6 +316,10 @@ def _table(table: RowTable) -> Iterator[Finding]:
         end = offset + prime
     if is_power and table.rows != align_up(end, alignment):
         yield _finding(ROWS, "rows", f"{align_up(end, alignment)}, {end} aligned to {alignment}", table.rows)
+
+
+def _is_name(text: str, longest: int) -> bool:
+    return 1 <= len(text) <= longest and text.isascii() and text.isprintable()
 
 
 def _text(value: str) -> bytes:

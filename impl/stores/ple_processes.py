@@ -5,10 +5,9 @@ one thread that chains the payload digest. Processes share nothing but the file:
 identity it must have, and the digests of its pages as the manifest digest covered them.
 """
 
-import multiprocessing
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Self
 from assay.impl.stores.extents import FILE_CHANGED, StoreFile, fail
 from assay.impl.stores.ple_layout import DIGEST_BYTES, PleGeometry
 from assay.impl.stores.ple_rules import judge_page
+from assay.impl.workers import spawn_pool, worker_deaths
 from assay.spec.errors import Finding
 
 
@@ -55,12 +55,13 @@ class PageJudges:
     """A pool of processes that judges ranges of pages in order, at most twice as many in flight as processes."""
 
     def __init__(self, jobs: int, ranges: Iterator[PageRange], take: Callable[[PageVerdict], None]) -> None:
-        self._pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
+        self._pool = spawn_pool(jobs)
         self._ranges = ranges
         self._take = take
-        self._pending: deque[Future[PageVerdict]] = deque(
-            self._pool.submit(judge_range, one) for one in islice(ranges, 2 * jobs)
-        )
+        with worker_deaths("pages"):
+            self._pending: deque[Future[PageVerdict]] = deque(
+                self._pool.submit(judge_range, one) for one in islice(ranges, 2 * jobs)
+            )
 
     def advance(self) -> None:
         """Takes what is finished, without waiting, and hands out as much again."""
@@ -73,8 +74,9 @@ class PageJudges:
             self._step()
 
     def _step(self) -> None:
-        verdict = self._pending.popleft().result()
-        self._pending.extend(self._pool.submit(judge_range, one) for one in islice(self._ranges, 1))
+        with worker_deaths("pages"):
+            verdict = self._pending.popleft().result()
+            self._pending.extend(self._pool.submit(judge_range, one) for one in islice(self._ranges, 1))
         self._take(verdict)
 
     def __enter__(self) -> Self:

@@ -186,7 +186,25 @@ class PleStore:
             raise AdmissionError(findings[0])
 
     def verify_pages(self, first: int, stop: int, threads: int = 2) -> list[Finding]:
-        """Returns what is wrong with pages first..stop-1; threads scale, since no digest spans pages."""
+        """Returns what is wrong with pages first..stop-1.
+
+        More threads help with large pages only: with small ones they wait for the interpreter lock, and the processes
+        of `verify_all(jobs=...)` are what scales.
+
+        Raises:
+            ContractError: ple-store.row, for a range outside the table.
+            AdmissionError: store.file.*.
+        """
+        if not 0 <= first <= stop <= self.geometry.page_count:
+            raise ContractError(
+                Finding.of(
+                    ROW,
+                    STAGE,
+                    "pages",
+                    expected=f"a range in 0..{self.geometry.page_count}",
+                    got=f"{first}..{stop}",
+                )
+            )
         self._check_page_size()
         findings: list[Finding] = []
         for _, found, _ in in_order(self._judge_run, self._runs(range(first, stop), PIECE_BYTES), threads):
@@ -215,6 +233,8 @@ class PleStore:
             checkpoint: called with the number of leading pages judged without a finding, about every 64 MiB.
         """
         self._check_page_size()
+        if not 0 <= judged_before <= self.geometry.page_count:
+            raise _no_row(judged_before, self.geometry.page_count + 1, "judged_before")
         tally = _Tally(self._stride, judged_before, checkpoint)
         payload = hashlib.sha256()
         total, count = self.geometry.payload_bytes, self.geometry.page_count
@@ -246,6 +266,11 @@ class PleStore:
         findings = tally.findings
         digest, wanted = payload.digest(), self.header.payload_sha256
         if digest != wanted:
+            if (
+                judged_before and not findings
+            ):  # a page that an earlier run judged has changed since: say which
+                findings += self.verify_pages(0, judged_before, threads)[:MAX_FINDINGS]
+                tally.bad += len({one.where.split(".")[0].split(" ")[0] for one in findings})
             findings.append(
                 Finding.of(PAYLOAD_DIGEST, STAGE, "payload_sha256", expected=wanted.hex(), got=digest.hex())
             )

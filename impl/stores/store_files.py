@@ -17,6 +17,7 @@ from assay.impl.stores.expert_rules import FAMILY as EXPERT_FAMILY
 from assay.impl.stores.expert_rules import STAGE as EXPERT_STAGE
 from assay.impl.stores.expert_store import ExpertStore, judge_expert_store
 from assay.impl.stores.extents import Extent, StoreFile
+from assay.impl.stores.payload_state import UNSAVED
 from assay.impl.stores.ple_layout import HEADER_BYTES as PLE_HEADER_BYTES
 from assay.impl.stores.ple_layout import (
     STAGE,
@@ -31,8 +32,9 @@ from assay.impl.stores.ple_rules import FAMILY as PLE_FAMILY
 from assay.impl.stores.ple_store import PleStore, judge_ple_store
 from assay.impl.stores.ple_tables import QWEN4EXP_ROWS
 from assay.impl.stores.publication import publish
+from assay.impl.stores.strict_json import read_json_object
 from assay.spec.clauses import Authority, declare
-from assay.spec.errors import Finding
+from assay.spec.errors import AdmissionError, AssayError, Finding
 from assay.spec.judgement import Judgement, JudgeOptions
 
 PRIVATE: Final = declare(
@@ -59,53 +61,66 @@ def judge_expert_file(path: Path, options: JudgeOptions) -> Judgement:
     """Judges a lone ExpertMajor v2 store; the payload as well when it was asked for."""
     judgement = Judgement("expert-store")
     with StoreFile.open(path) as file:
-        extent = file.extent()
-        family = _expert_family(extent, judgement, options)
-        if family is None:
-            return judgement
-        manifest, findings = judge_expert_store(extent, family)
-        judgement.judged("manifest", findings)
-        if manifest is not None:
-            judgement.facts |= _expert_facts(manifest, family)
-        judgement.not_checked.append("source: whether the store was made from a given file")
-        if not options.with_payload:
-            judgement.not_checked.append(_NO_PAYLOAD)
-        elif manifest is not None and not findings:
-            with _display(options, "payload", manifest.data_bytes) as advance:
-                found = ExpertStore(extent, manifest).verify_all(max(2, options.jobs), _steps(advance))
-            judgement.judged("payload", found.findings)
-            judgement.facts["payloadSha256"] = found.payload_sha256.hex()
+        judge_experts(file.extent(), judgement, options)
     return judgement
+
+
+def judge_experts(extent: Extent, judgement: Judgement, options: JudgeOptions, prefix: str = "") -> None:
+    """Judges an ExpertMajor v2 store in its extent; `prefix` stands before the names of its areas."""
+    family = _expert_family(extent, judgement, options)
+    if family is None:
+        return
+    manifest, findings = judge_expert_store(extent, family)
+    judgement.judged(f"{prefix}manifest", findings)
+    if manifest is not None:
+        judgement.facts |= _expert_facts(manifest, family)
+    judgement.not_checked.append("source: whether the store was made from a given file")
+    if not options.with_payload:
+        judgement.not_checked.append(_NO_PAYLOAD)
+    elif manifest is not None and not findings:
+        judge_expert_payload(extent, manifest, judgement, options, prefix)
+
+
+def judge_expert_payload(
+    extent: Extent, manifest: Manifest, judgement: Judgement, options: JudgeOptions, prefix: str = ""
+) -> None:
+    """Reads the whole payload of an expert store whose manifest was accepted."""
+    with _display(options, "payload", manifest.data_bytes) as advance:
+        found = ExpertStore(extent, manifest).verify_all(max(2, options.jobs), _steps(advance))
+    judgement.judged(f"{prefix}payload", found.findings)
+    judgement.facts["payloadSha256"] = found.payload_sha256.hex()
 
 
 def judge_ple_file(path: Path, options: JudgeOptions) -> Judgement:
     """Judges a lone PLE row store; every page as well when the payload was asked for."""
     judgement = Judgement("ple-store")
     with StoreFile.open(path) as file:
-        extent = file.extent()
-        header = (
-            unpack_ple_header(extent.read(0, PLE_HEADER_BYTES)) if extent.size >= PLE_HEADER_BYTES else None
-        )
-        geometry = None if header is None else _geometry(header, judgement, options)
-        if header is not None and geometry is None:
-            return judgement
-        shape = geometry or PleGeometry(QWEN4EXP_ROWS, RowCodec("none", 1, 1, 320), 12, 4096)
-        unusable = judge_geometry(shape)
-        if unusable:
-            judgement.judged("manifest", unusable)
-            return judgement
-        _, findings = judge_ple_store(extent, shape)
-        judgement.judged("manifest", findings)
-        judgement.facts |= _ple_facts(shape)
-        judgement.not_checked.append("codec: taken from the store; no production codec is qualified")
-        if not options.with_payload:
-            judgement.not_checked.append(_NO_PAYLOAD)
-        elif not findings:
-            _judge_pages(PleStore.open(extent, shape, table_budget=0), judgement, options)
+        judge_rows(file.extent(), judgement, options)
     return judgement
 
 
-def _judge_pages(store: PleStore, judgement: Judgement, options: JudgeOptions) -> None:
+def judge_rows(extent: Extent, judgement: Judgement, options: JudgeOptions, prefix: str = "") -> None:
+    """Judges a PLE row store in its extent; `prefix` stands before the names of its areas."""
+    header = unpack_ple_header(extent.read(0, PLE_HEADER_BYTES)) if extent.size >= PLE_HEADER_BYTES else None
+    geometry = None if header is None else _geometry(header, judgement, options)
+    if header is not None and geometry is None:
+        return
+    shape = geometry or PleGeometry(QWEN4EXP_ROWS, RowCodec("none", 1, 1, 320), 12, 4096)
+    unusable = judge_geometry(shape)
+    if unusable:
+        judgement.judged(f"{prefix}manifest", unusable)
+        return
+    _, findings = judge_ple_store(extent, shape)
+    judgement.judged(f"{prefix}manifest", findings)
+    judgement.facts |= _ple_facts(shape)
+    judgement.not_checked.append("codec: taken from the store; no production codec is qualified")
+    if not options.with_payload:
+        judgement.not_checked.append(_NO_PAYLOAD)
+    elif not findings:
+        _judge_pages(PleStore.open(extent, shape, table_budget=0), judgement, options, prefix)
+
+
+def _judge_pages(store: PleStore, judgement: Judgement, options: JudgeOptions, prefix: str) -> None:
     state = _State(store, options.state)
     with _display(options, "pages", store.geometry.payload_bytes) as advance:
         # Starting processes costs more than a small store.
@@ -114,7 +129,9 @@ def _judge_pages(store: PleStore, judgement: Judgement, options: JudgeOptions) -
             2, _steps(advance), jobs=jobs, judged_before=state.judged, checkpoint=state.save
         )
     state.clear()
-    judgement.judged("payload", found.findings)
+    judgement.judged(f"{prefix}payload", found.findings)
+    if state.is_unsaved:
+        judgement.facts["resumption"] = UNSAVED
     judgement.facts |= {
         "payloadSha256": found.payload_sha256.hex(),
         "badPages": found.bad_pages,
@@ -129,27 +146,36 @@ class _State:
         self._manifest = store.header.manifest_sha256.hex()
         self._identity = [str(one) for one in store.extent.file.identity]
         self._path = folder / f"pages-{self._manifest}.json" if folder is not None else None
+        self.is_unsaved = False
+        self._pages = store.geometry.page_count
         self.judged = self._load()
 
     def save(self, judged: int) -> None:
         if self._path is None:
             return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         data = json.dumps({"manifest": self._manifest, "file": self._identity, "pages": judged}).encode()
-        publish(self._path, len(data), lambda draft: draft.write(0, data), lambda _: None)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            publish(self._path, len(data), lambda draft: draft.write(0, data), lambda _: None)
+        except (OSError, AssayError):  # costs the resumption and nothing else
+            self._path, self.is_unsaved = None, True
 
     def clear(self) -> None:
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
+        try:
+            if self._path is not None:
+                self._path.unlink(missing_ok=True)
+        except OSError:
+            self.is_unsaved = True
 
     def _load(self) -> int:
         try:
-            found = json.loads(self._path.read_bytes()) if self._path is not None else {}
-        except (OSError, ValueError):
+            found = read_json_object(self._path, stage="payload") if self._path is not None else {}
+        except AdmissionError:
             return 0
-        same = isinstance(found, dict) and found.get("manifest") == self._manifest
-        pages = found.get("pages") if same and found.get("file") == self._identity else 0
-        return pages if isinstance(pages, int) and pages > 0 else 0
+        if found.get("manifest") != self._manifest or found.get("file") != self._identity:
+            return 0
+        pages = found.get("pages")
+        return pages if type(pages) is int and 0 < pages <= self._pages else 0
 
 
 def _expert_family(extent: Extent, judgement: Judgement, options: JudgeOptions) -> ExpertFamily | None:

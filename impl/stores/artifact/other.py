@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
-from assay.impl.stores.artifact.descriptor import EXPERT_TENSOR
+from assay.impl.stores.artifact.descriptor import EXPERT_TENSOR, PLE_TENSOR
 from assay.impl.stores.blocks import CONVERTER, GGML
 from assay.impl.stores.expert_repack import ARCHITECTURES
 from assay.impl.stores.expert_store import judge_expert_store
@@ -17,8 +17,8 @@ from assay.impl.stores.extents import StoreFile
 from assay.impl.stores.foreign import CONVERSION
 from assay.impl.stores.foreign_gguf import ARCHITECTURE, judge_gguf_folder
 from assay.impl.stores.gguf import Gguf, read_gguf
-from assay.impl.stores.gguf_rules import judge_gguf
-from assay.impl.stores.store_files import CONTRACT
+from assay.impl.stores.gguf_rules import OPAQUE_NAMES, judge_gguf
+from assay.impl.stores.store_files import CONTRACT, judge_expert_payload, judge_experts, judge_rows
 from assay.spec.contract import Contract
 from assay.spec.errors import Finding
 from assay.spec.judgement import Judgement, JudgeOptions
@@ -40,10 +40,25 @@ def judge_other(path: Path, gguf: Gguf, options: JudgeOptions) -> Judgement:
     if architecture == contract.identity.gguf_architecture:
         _conversion(judgement, path, contract)
     elif architecture in ARCHITECTURES:
-        _routed_family(judgement, path, architecture)
+        _routed_family(judgement, path, architecture, options)
     else:
         _another_model(judgement, path, architecture, contract)
+    _stores(judgement, path, gguf, options, skip=EXPERT_TENSOR if architecture in ARCHITECTURES else None)
     return judgement
+
+
+def _stores(judgement: Judgement, path: Path, gguf: Gguf, options: JudgeOptions, *, skip: str | None) -> None:
+    """Judges the stores that a file holds, whatever it is: an opaque tensor is no reason not to look inside."""
+    with StoreFile.open(path) as file:
+        for tensor in gguf.tensors:
+            if tensor.name not in OPAQUE_NAMES or tensor.name == skip:
+                continue
+            if tensor.bytes is None:
+                judgement.not_checked.append(f"{tensor.name}: its directory record gives it no size")
+                continue
+            place = file.extent(gguf.data_start + tensor.offset, tensor.bytes, tensor.name)
+            judge = judge_rows if tensor.name == PLE_TENSOR else judge_experts
+            judge(place, judgement, options, f"{tensor.name} ")
 
 
 def _conversion(judgement: Judgement, path: Path, contract: Contract) -> None:
@@ -58,7 +73,7 @@ def _conversion(judgement: Judgement, path: Path, contract: Contract) -> None:
     judgement.not_checked.append("values: a conversion's numbers are not those of the checkpoint")
 
 
-def _routed_family(judgement: Judgement, path: Path, architecture: str) -> None:
+def _routed_family(judgement: Judgement, path: Path, architecture: str, options: JudgeOptions) -> None:
     family = ARCHITECTURES[architecture]
     with StoreFile.open(path) as file:
         extent = file.extent()
@@ -71,7 +86,12 @@ def _routed_family(judgement: Judgement, path: Path, architecture: str) -> None:
         )
         if store is not None and store.bytes is not None:
             place = extent.part(gguf.data_start + store.offset, store.bytes, EXPERT_TENSOR)
-            judgement.judged("expert_store", judge_expert_store(place, family)[1])
+            manifest, found = judge_expert_store(place, family)
+            judgement.judged("expert_store", found)
+            if not options.with_payload:
+                judgement.not_checked.append("payload: not asked for (--payload reads the expert store)")
+            elif manifest is not None and not found:
+                judge_expert_payload(place, manifest, judgement, options)
         else:
             judgement.not_checked.append("routed experts: `assay build` repacks them into an expert store")
     gap = Finding.of(

@@ -112,3 +112,12 @@ def test_bytes_that_are_not_whole_blocks_are_refused() -> None:
 def test_values_that_are_not_finite_are_refused() -> None:
     with pytest.raises(ValueError, match="finite"):
         encode(np.full((1, 64), np.inf, dtype=np.float32))
+
+
+@pytest.mark.parametrize("largest", [3e38, 3.3e38])
+def test_values_that_no_group_can_hold_are_refused_and_not_written_as_nan(largest: float) -> None:
+    values = np.zeros((2, 64), dtype=np.float32)
+    values[1, :2] = largest, -largest
+    with pytest.raises(ContractError) as caught:
+        encode(values)
+    assert (caught.value.finding.code, caught.value.finding.where) == ("codec.affine4.range", "group 1")

@@ -1,6 +1,7 @@
 """GGUF v3: bounded reading, typed metadata, an exact partition of bytes, and agreement with the public reader."""
 
 import struct
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -363,3 +364,76 @@ def test_a_tensor_of_unknown_type_is_not_planned() -> None:
     with pytest.raises(ContractError) as caught:
         plan_gguf([], [Planned("t", (64,), 99)])
     assert (caught.value.finding.code, caught.value.finding.where) == ("codec.type.known", "t")
+
+
+def test_padding_is_read_in_pieces_and_only_up_to_its_first_byte(tmp_path: Path) -> None:
+    """A hole of 1 GiB before the second tensor; the memory stays that of a piece."""
+    gib = 1 << 30
+    target = tmp_path / "x.gguf"
+    target.write_bytes(raw([("a", (8,), 0, 0), ("b", (8,), 0, gib)], data_at=gib, size=4096))
+    with target.open("r+b") as file:
+        file.truncate(2 * gib + 32)
+        file.seek(5000)
+        file.write(b"\x07")
+    tracemalloc.start()
+    with StoreFile.open(target) as file:
+        extent = file.extent()
+        found = judge_gguf(read_gguf(extent), extent)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [(one.code, one.where, one.got) for one in found] == [
+        ("gguf.padding", "before the data", "byte 0x07 at 5000")
+    ]
+    assert peak < 1 << 23
+
+
+def test_a_file_that_is_nearly_all_padding_is_refused_unread(tmp_path: Path) -> None:
+    gib = 1 << 30
+    target = tmp_path / "x.gguf"
+    target.write_bytes(raw([(f"t{n}", (8,), 0, n * gib) for n in range(9)], data_at=gib, size=4096))
+    with target.open("r+b") as file:
+        file.truncate(9 * gib + 32)
+    with StoreFile.open(target) as file:
+        extent = file.extent()
+        assert [(one.code, one.where) for one in judge_gguf(read_gguf(extent), extent)] == [
+            ("gguf.padding", "all padding")
+        ]
+
+
+@pytest.mark.parametrize("size", [4097, 1 << 37])
+def test_bytes_behind_a_directory_without_tensors_are_found(tmp_path: Path, size: int) -> None:
+    target = tmp_path / "x.gguf"
+    target.write_bytes(raw([], data_at=32, size=64))
+    with target.open("r+b") as file:
+        file.truncate(size)
+    with StoreFile.open(target) as file:
+        extent = file.extent()
+        assert [(one.code, one.where) for one in judge_gguf(read_gguf(extent), extent)] == [
+            ("gguf.trailing", "file length")
+        ]
+
+
+def test_findings_beyond_64_are_counted(tmp_path: Path) -> None:
+    found = judged(tmp_path, raw([(f"t{n}", (8,), 99, 0) for n in range(100)], size=1 << 16))
+    assert found[:2] == [("gguf.tensor.type", "t0.type"), ("gguf.tensor.type", "t1.type")]
+    assert (len(found), found[64]) == (65, ("gguf.findings", "directory"))
+
+
+def test_more_records_than_the_limit_are_refused_before_they_are_read(tmp_path: Path) -> None:
+    target = tmp_path / "x.gguf"
+    for counts, where in (((131_073, 1), "tensor count"), ((0, 131_073), "metadata count")):
+        target.write_bytes(raw([], data_at=32, size=64, counts=counts))
+        with target.open("r+b") as file:
+            file.truncate(1 << 24)
+        with pytest.raises(AdmissionError) as caught, StoreFile.open(target) as file:
+            read_gguf(file.extent())
+        assert (caught.value.finding.code, caught.value.finding.where, caught.value.finding.expected) == (
+            "gguf.count",
+            where,
+            "at most 131072",
+        )
+
+
+def test_text_that_is_no_unicode_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="not Unicode text"):
+        scalar(ValueType.STRING, "\ud800")

@@ -290,7 +290,25 @@ def test_page_digests_resume_and_the_payload_digest_starts_anew() -> None:
     data = with_page(sample(), 1, damaged_row(), "none")
     found = opened(data).verify_all(judged_before=2)
     assert found.pages_judged == 11
-    assert [one.code for one in found.findings] == ["ple-store.payload-digest"]
+    assert [(one.code, one.where) for one in found.findings] == [
+        ("ple-store.page.digest", "pages[1]"),
+        ("ple-store.payload-digest", "payload_sha256"),
+    ]
+    assert found.bad_pages == 1
+
+
+@pytest.mark.parametrize("pages", [-1, 14])
+def test_a_resumption_beyond_the_table_is_refused(pages: int) -> None:
+    with pytest.raises(ContractError) as caught:
+        opened(sample()).verify_all(judged_before=pages)
+    assert (caught.value.finding.code, caught.value.finding.where) == ("ple-store.row", "judged_before")
+
+
+@pytest.mark.parametrize(("first", "stop"), [(-3, 2), (0, 14), (5, 2)])
+def test_a_range_of_pages_outside_the_table_is_refused(first: int, stop: int) -> None:
+    with pytest.raises(ContractError) as caught:
+        opened(sample()).verify_pages(first, stop)
+    assert (caught.value.finding.code, caught.value.finding.where) == ("ple-store.row", "pages")
 
 
 def test_a_row_codec_must_cover_the_row() -> None:

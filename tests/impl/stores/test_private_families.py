@@ -11,6 +11,7 @@ MINIATURE = {
     "num_hidden_layers": 8, "num_experts": 16, "num_experts_per_tok": 4, "hidden_size": 64,
     "moe_intermediate_size": 64, "ple_embed_dim": 64, "heads_per_ngram": 8, "ngram_size": 3,
     "ngram_vocab_size_base": 499, "make_ngram_vocab_size_divisible_by": 16, "ple_layer_ids": [2],
+    "vocab_size": 384,
 }  # fmt: skip
 
 
@@ -34,14 +35,21 @@ def test_the_miniature_has_its_own_id_and_name() -> None:
 
 def test_another_geometry_has_another_private_id_and_name() -> None:
     names = set()
-    for change in ({}, {"hidden_size": 128}, {"num_experts": 32}, {"ngram_vocab_size_base": 1000}):
+    for change in (
+        {},
+        {"hidden_size": 128},
+        {"num_experts": 32},
+        {"ngram_vocab_size_base": 1000},
+        {"seed": 99},
+        {"vocab_size": 77},
+    ):
         stores = private_stores({**MINIATURE, **change})
         assert stores.family.is_private
         assert stores.family.id == stores.rows.family
         assert stores.family.profile == stores.rows.profile
         assert len(stores.family.profile) <= 31
         names.add((stores.family.id, stores.family.profile))
-    assert len(names) == 4
+    assert len(names) == 6
 
 
 def test_even_the_public_geometry_is_private_when_it_is_derived() -> None:
@@ -71,6 +79,14 @@ def test_even_the_public_geometry_is_private_when_it_is_derived() -> None:
         ({"ngram_size": 4}, "heads_per_ngram"),
         ({"ngram_size": 1}, "heads_per_ngram"),
         ({"ple_embed_dim": 65}, "ple_embed_dim"),
+        ({"ple_layer_ids": [99]}, "ple_layer_ids"),
+        ({"ple_layer_ids": ["a"]}, "ple_layer_ids"),
+        ({"make_ngram_vocab_size_divisible_by": 100}, "make_ngram_vocab_size_divisible_by"),
+        ({"ngram_vocab_size_base": 1 << 31}, "ngram_vocab_size_base"),
+        ({"ngram_vocab_size_base": 286_331_153}, "ngram_vocab_size_base"),
+        ({"num_experts_per_tok": 17}, "num_experts_per_tok"),
+        ({"seed": -1}, "seed"),
+        ({"vocab_size": None}, "vocab_size"),
     ],
 )
 def test_what_the_containers_can_not_hold_is_refused_by_its_key(change: dict[str, object], key: str) -> None:

@@ -15,7 +15,7 @@ from assay.impl.stores.expert_families import QWEN4EXP
 from assay.impl.stores.expert_layout import Source, Storage, plan_manifest
 from assay.impl.stores.expert_writer import write_expert_store
 from assay.impl.stores.extents import StoreFile
-from assay.impl.stores.ple_layout import PleGeometry
+from assay.impl.stores.ple_layout import PleGeometry, unpack_ple_header
 from assay.impl.stores.ple_store import PleStore
 from assay.impl.stores.ple_tables import STRUCTURAL, derived_table, paged, raw_codec
 from assay.impl.stores.ple_writer import write_ple_store
@@ -28,7 +28,8 @@ from assay.mutations.store_samples import (
     small_manifest,
 )
 from assay.provenance.cli import main
-from assay.provenance.kinds import KINDS
+from assay.provenance.kinds import KINDS, judge_path
+from assay.spec.errors import ContractError
 from assay.spec.judgement import Judgement, JudgeOptions
 from assay.spec.verdicts import Verdict
 
@@ -224,3 +225,83 @@ def test_the_command_recognises_each_store_by_its_first_bytes(
     printed = json.loads(capsys.readouterr().out)
     assert (printed["kind"], printed["seam"]) == (kind, "private" if options else None)
     assert kind in {one.name for one in KINDS}
+
+
+@pytest.mark.parametrize("profile", ["qwen4exp-base-v1", "Qwen4Exp-x", "", "a\0b", "é"])
+def test_a_private_row_store_under_a_name_that_confuses_is_neither_written_nor_accepted(
+    tmp_path: Path, private_rows: PleGeometry, profile: str
+) -> None:
+    write_ple_store(tmp_path / "rows", private_rows, lambda _, count: bytes(16 * count))
+    data = bytearray((tmp_path / "rows").read_bytes())
+    assert data[24:37] == b"assay-rows-v1"
+    data[24:56] = profile.encode().ljust(32, b"\0")
+    (tmp_path / "rows").write_bytes(data)
+    found = judge_ple_file(tmp_path / "rows", JudgeOptions(is_private=True))
+    assert codes(found) == [("ple-store.names", "profile")]
+    named = replace(private_rows, table=replace(private_rows.table, profile=profile))
+    with pytest.raises(ContractError) as caught:
+        write_ple_store(tmp_path / "other", named, lambda _, count: bytes(16 * count))
+    assert (caught.value.finding.code, caught.value.finding.where) == ("ple-store.names", "profile")
+
+
+@pytest.mark.parametrize("family", [-1, 0, 1 << 32])
+def test_a_family_that_the_header_can_not_hold_is_refused(
+    tmp_path: Path, private_rows: PleGeometry, family: int
+) -> None:
+    numbered = replace(private_rows, table=replace(private_rows.table, family=family))
+    with pytest.raises(ContractError) as caught:
+        write_ple_store(tmp_path / "rows", numbered, lambda _, count: bytes(16 * count))
+    assert (caught.value.finding.code, caught.value.finding.where) == ("ple-store.names", "family")
+
+
+def test_the_writer_refuses_a_codec_id_that_the_judge_would(
+    tmp_path: Path, private_rows: PleGeometry
+) -> None:
+    odd = replace(private_rows, codec=replace(private_rows.codec, id="é"))
+    with pytest.raises(ContractError) as caught:
+        write_ple_store(tmp_path / "rows", odd, lambda _, count: bytes(16 * count))
+    assert (caught.value.finding.code, caught.value.finding.where) == ("ple-store.codec", "codec.id")
+
+
+def nine_pages(target: Path) -> tuple[str, list[str]]:
+    """Writes a private row store of nine pages and returns its manifest digest and the identity of its file."""
+    table = derived_table(family=0x80000005, profile="assay-rows-v1", base=500, heads=4, width=8, alignment=4)
+    write_ple_store(
+        target, paged(table, raw_codec("assay-bf16", BF16, 8), 4096), lambda _, count: bytes(16 * count)
+    )
+    with StoreFile.open(target) as file:
+        header = unpack_ple_header(file.extent().read(0, 512))
+        return header.manifest_sha256.hex(), [str(one) for one in file.identity]
+
+
+@pytest.mark.parametrize("state", [b"[" * 200_000, b"9" * 5000, None])
+def test_a_state_that_makes_no_sense_or_can_not_be_saved_costs_the_resumption_only(
+    tmp_path: Path, state: bytes | None
+) -> None:
+    digest, _ = nine_pages(tmp_path / "rows")
+    folder = tmp_path / "state"
+    if state is None:
+        folder.write_bytes(b"a plain file")
+    else:
+        folder.mkdir()
+        (folder / f"pages-{digest}.json").write_bytes(state)
+    found = judge_ple_file(tmp_path / "rows", JudgeOptions(is_private=True, with_payload=True, state=folder))
+    assert (found.verdict, found.facts["pagesJudged"]) == (Verdict.ACCEPTED, 9)
+
+
+@pytest.mark.parametrize("pages", [10, 1 << 70, True])
+def test_a_state_of_more_pages_than_the_store_has_is_ignored(tmp_path: Path, pages: int) -> None:
+    digest, identity = nine_pages(tmp_path / "rows")
+    (tmp_path / f"pages-{digest}.json").write_text(
+        json.dumps({"manifest": digest, "file": identity, "pages": pages})
+    )
+    found = judge_ple_file(
+        tmp_path / "rows", JudgeOptions(is_private=True, with_payload=True, state=tmp_path)
+    )
+    assert found.facts["pagesJudged"] == 9
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs /proc")
+def test_a_file_whose_reading_fails_is_a_finding() -> None:
+    found = judge_path(Path("/proc/self/mem"), JudgeOptions())
+    assert codes(found) == [("input.file.unreadable", "/proc/self/mem")]

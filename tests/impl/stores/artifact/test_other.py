@@ -4,12 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from assay.impl.stores.artifact.descriptor import PLE_TENSOR
 from assay.impl.stores.artifact.judge import judge_gguf_path
 from assay.impl.stores.artifact.opened import Artifact, StructuralOnlyError
 from assay.impl.stores.artifact.structural import write_structural
+from assay.impl.stores.blocks import BF16
 from assay.impl.stores.gguf import Entry
 from assay.impl.stores.gguf_values import ValueType, array, scalar
 from assay.impl.stores.gguf_writer import Planned, plan_gguf, write_gguf
+from assay.impl.stores.ple_tables import derived_table, paged, raw_codec
+from assay.impl.stores.ple_writer import write_ple_store
 from assay.mutations.store_samples import canonical_gguf, native_gguf
 from assay.provenance.cli import main
 from assay.spec.errors import AdmissionError
@@ -123,3 +127,37 @@ def test_the_payload_of_a_structural_fixture_stays_open(
     code = main(["validate", "--private", "--payload", "--format", "json", str(tmp_path / "s.gguf")])
     assert code == 3
     assert '"artifact.no-payload"' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        (300, ("expert-store.manifest-digest", "manifest_sha256")),
+        (-1, ("expert-store.payload-digest", "payload_sha256")),
+    ],
+)
+def test_the_payload_of_a_store_inside_a_native_file_is_judged_when_asked_for(
+    place: int, expected: tuple[str, str], tmp_path: Path
+) -> None:
+    _, native = native_gguf(tmp_path, "deepseek4")
+    data = bytearray(native.read_bytes())
+    data[place if place < 0 else data.index(b"DS4EXPV2") + place] ^= 1
+    native.write_bytes(data)
+    found = judge_gguf_path(native, JudgeOptions(with_payload=True))
+    assert expected in named(found)
+
+
+def test_a_row_store_inside_another_model_is_judged_too(tmp_path: Path) -> None:
+    table = derived_table(family=0x80000005, profile="assay-rows-v1", base=500, heads=4, width=8, alignment=4)
+    geometry = paged(table, raw_codec("assay-bf16", BF16, 8), 4096)
+    write_ple_store(tmp_path / "rows", geometry, lambda _, count: bytes(16 * count))
+    rows = bytearray((tmp_path / "rows").read_bytes())
+    rows[-4096 + 70] ^= 1
+    planned = [Planned(PLE_TENSOR, (len(rows),), 24, page=4096)]
+    plan = plan_gguf([Entry("general.architecture", scalar(ValueType.STRING, "llama"))], planned)
+    write_gguf(tmp_path / "x.gguf", plan, lambda draft, _, start: draft.write(start, rows))
+    unread = judge_gguf_path(tmp_path / "x.gguf", JudgeOptions(is_private=True))
+    assert any(text.startswith("payload") for text in unread.not_checked)
+    found = judge_gguf_path(tmp_path / "x.gguf", JudgeOptions(is_private=True, with_payload=True))
+    assert ("ple-store.page.digest", "pages[8]") in named(found)
+    assert found.areas[f"{PLE_TENSOR} payload"] is Verdict.REJECTED
