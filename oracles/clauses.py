@@ -64,6 +64,15 @@ HOLE: Final = declare(
     cause="a token inside the history was removed or evicted and the run was not rebuilt",
 )
 
+REPEAT: Final = declare(
+    "oracle.qsa.repeat",
+    Authority.RULE,
+    "A position of one sequence stands in one slot, unless grouping by rank alone is asked for.",
+    source="AFN-018; bug report A11",
+    cause="a token written twice, or slots of two sequences taken for one",
+    fix="give another sequence's slots as null; `contiguous`: false groups equal positions in slot order",
+)
+
 SCORES: Final = declare(
     "oracle.qsa.nan-score",
     Authority.RULE,

@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike
 from assay.oracles import rope
 from assay.oracles.arithmetic import narrow, softmax
 from assay.oracles.checks import Array, integer, integers, numbers, real, refuse, working
-from assay.oracles.clauses import CEILING, DOMAIN, HOLE, SCORES, SHAPE
+from assay.oracles.clauses import CEILING, DOMAIN, HOLE, REPEAT, SCORES, SHAPE
 from assay.oracles.norms import rms
 
 DENSE_CEILING: Final = 2051
@@ -47,14 +47,14 @@ def groups(positions: Sequence[int | None], ratio: int = 4, contiguous: bool = T
     Args:
         positions: logical position of each physical slot; None (or -1) for padding and for other sequences' slots.
         ratio: positions in a group.
-        contiguous: refuse a hole; False groups by rank alone, equal positions in slot order.
+        contiguous: refuse a hole and a repeat; False groups by rank alone, equal positions in slot order.
 
     Returns:
         `groups` (slots, int64 [group, ratio]), `starts` (logical position of each group's first token, which is
         where its key is rotated), `tail` (slots of the 0 .. ratio - 1 tokens after the last complete group).
 
     Raises:
-        ContractError: oracle.qsa.hole, naming the slot whose position is not the successor.
+        ContractError: oracle.qsa.hole or oracle.qsa.repeat, naming the slot whose position is not the successor.
 
     Source: facts 2.5; AFN-018; bug reports A11 and A12.
     """
@@ -66,6 +66,11 @@ def groups(positions: Sequence[int | None], ratio: int = 4, contiguous: bool = T
     slots.sort()
     if contiguous:
         for (before, _), (position, slot) in itertools.pairwise(slots):
+            if position == before:
+                raise refuse(
+                    REPEAT, f"positions[{slot}]", expected=f"each position once, {before + 1} next", got=position,
+                    hint="`contiguous`: false groups equal positions by rank, in slot order",
+                )  # fmt: skip
             if position != before + 1:
                 raise refuse(HOLE, f"positions[{slot}]", expected=before + 1, got=position)
     complete = len(slots) // ratio

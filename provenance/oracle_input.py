@@ -51,7 +51,7 @@ def read_arguments(path: Path | None, stream: IO[bytes]) -> dict[str, Any]:
 
 
 def read_lines(path: Path | None, stream: IO[bytes]) -> Any:
-    """Yields (number from 1, bytes) of every line that isn't blank, each of bounded length."""
+    """Yields (number from 1, bytes) of every line, blank ones too, each of bounded length."""
     if path is not None:
         try:
             with path.open("rb") as file:
@@ -66,8 +66,7 @@ def read_lines(path: Path | None, stream: IO[bytes]) -> Any:
         number += 1
         if len(line) > LARGEST_BYTES:
             raise _refuse(TOO_LARGE, f"line {number}", f"at most {LARGEST_BYTES} bytes", "more")
-        if line.strip():
-            yield number, line
+        yield number, line
 
 
 def parse_object(data: bytes, where: str) -> dict[str, Any]:

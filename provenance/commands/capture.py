@@ -8,7 +8,7 @@ from assay.provenance.output import emit, emit_json, output_format, say
 from assay.provenance.paths import fixture_path
 from assay.spec.documents.base import FindingRecord
 from assay.spec.documents.capture_check import CaptureCheck
-from assay.spec.errors import Finding, usage_error
+from assay.spec.errors import AdmissionError, Finding, usage_error
 from assay.spec.verdicts import ExitCode
 
 
@@ -42,7 +42,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.offline:
         from assay.impl.captures.fixtures import set_faults
 
-        findings, facts = set_faults(shipped)
+        try:
+            findings, facts = set_faults(shipped)
+        except AdmissionError as error:  # no set to judge, such as a folder without its index
+            findings, facts = [error.finding], {}
         return _report(arguments, findings, facts)
     if arguments.check:
         from assay.provenance.captures.regenerate import check

@@ -6,7 +6,7 @@ import inspect
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from assay.provenance.oracle_input import parse_object, read_arguments, read_lines
 from assay.provenance.output import emit, emit_json, output_format, say
@@ -15,6 +15,15 @@ from assay.spec.verdicts import ExitCode
 
 if TYPE_CHECKING:
     from assay.oracles.signature import Argument, Operation
+
+_DTYPE: Final[dict[str, Any]] = {
+    "name": "dtype",
+    "dtype": "text",
+    "shape": [],
+    "unit": "float32 or float64",
+    "required": False,
+    "default": "float32",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +37,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--list", action="store_true", help="list operations with shapes, types, units and bounds"
     )
     parser.add_argument("--example", action="store_true", help="print an input that runs")
-    parser.add_argument("--lines", action="store_true", help="one JSON object a line, one result a line")
+    parser.add_argument(
+        "--lines", action="store_true", help="one JSON object a line; every line gives one result"
+    )
     parser.add_argument("--input", type=Path, metavar="FILE", help="JSON or .npz instead of stdin")
 
 
@@ -57,14 +68,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_lines(operation: "Operation", arguments: argparse.Namespace) -> int:
-    """One result a line; a bad line gives its finding in its place, and exit 1 at the end."""
+    """One result for every line; a bad or blank line gives its finding in its place, and exit 1 at the end."""
     code = ExitCode.OK
     for number, line in read_lines(arguments.input, sys.stdin.buffer):
         try:
             result: dict[str, Any] = operation.call(parse_object(line, f"line {number}"))
         except AssayError as error:
             code = ExitCode.FAILED
-            result = {"error": error.finding.as_json()}
+            result = {"error": {**error.finding.as_json(), "line": number}}
             if not arguments.quiet:
                 say(f"assay: line {number}: {error.finding.line}")
         emit(json.dumps(result, ensure_ascii=False))
@@ -85,10 +96,11 @@ def _list(operations: "list[Operation]", arguments: argparse.Namespace) -> None:
                         "arguments": [
                             {
                                 **_described(each),
-                                "required": one.default(each.name) is inspect.Parameter.empty,
+                                **_default(one.default(each.name)),
                             }
                             for each in one.arguments
-                        ],
+                        ]
+                        + [_DTYPE] * one.has_dtype,
                         "results": [_described(each) for each in one.results],
                         "float64": one.has_dtype,
                     }
@@ -127,6 +139,14 @@ def _list(operations: "list[Operation]", arguments: argparse.Namespace) -> None:
                 f"bound of {bound.operation}: {bound.domain}; refuses {bound.first_rejected} ({bound.clause})"
             )
     emit("\n".join(lines))
+
+
+def _default(value: Any) -> dict[str, Any]:
+    """Whether an argument must be given, and what stands for it when it isn't; null: the operation goes without."""
+    if value is inspect.Parameter.empty:
+        return {"required": True}
+    plain = list(value) if isinstance(value, tuple) else value
+    return {"required": False, "default": plain}
 
 
 def _described(argument: "Argument") -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The list of oracles that `assay oracle --list --format json` prints."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -17,9 +17,10 @@ class OracleResult(Document):
 
 
 class OracleArgument(OracleResult):
-    """One argument of an oracle."""
+    """One argument of an oracle; `default` stands where an argument that isn't required is left out."""
 
     required: bool
+    default: Any = None
 
 
 class OracleOperation(Document):

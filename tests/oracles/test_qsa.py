@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from oracle_toys import assert_refused
 
 from assay.oracles import qsa
+from assay.spec.errors import ContractError
 
 
 def all_tied() -> np.ndarray:
@@ -192,11 +193,21 @@ def test_slots_may_lie_in_any_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("positions", "where"), [([100, 101, 103, 104], "positions[2]"), ([5, 5], "positions[1]")]
+    ("positions", "code", "where"),
+    [
+        ([100, 101, 103, 104], "oracle.qsa.hole", "positions[2]"),
+        ([5, 5], "oracle.qsa.repeat", "positions[1]"),
+    ],
 )
-def test_a_hole_or_a_repeat_is_refused_by_its_slot(positions: list[int], where: str) -> None:
+def test_a_hole_and_a_repeat_are_refused_by_their_slot(positions: list[int], code: str, where: str) -> None:
     """AFN-018."""
-    assert_refused("oracle.qsa.hole", where, lambda: qsa.groups(positions, 4))
+    assert_refused(code, where, lambda: qsa.groups(positions, 4))
+
+
+def test_a_repeat_is_told_how_equal_positions_are_grouped() -> None:
+    with pytest.raises(ContractError, match="each position once") as caught:
+        qsa.groups([5, 5], 4)
+    assert "contiguous" in caught.value.finding.hint
 
 
 def test_a_group_key_is_normed_after_the_mean() -> None:

@@ -238,9 +238,10 @@ def test_many_cases_run_in_one_process_and_a_bad_one_keeps_its_place(ask: Ask) -
     code, out, err = ask("norm.rms", "--lines", stdin="\n".join(lines))
     results = [json.loads(line) for line in out.splitlines()]
     assert code == 1
-    assert [next(iter(one)) for one in results] == ["y", "error", "error", "y"]
-    assert results[1]["error"]["where"] == "weight"
-    assert (results[2]["error"]["code"], results[2]["error"]["where"]) == ("oracle.input.malformed", "line 4")
+    assert [next(iter(one)) for one in results] == ["y", "error", "error", "error", "y"]
+    assert [one["error"]["line"] for one in results[1:4]] == [2, 3, 4]
+    assert [one["error"]["where"] for one in results[1:4]] == ["line 2", "weight", "line 4"]
+    assert results[1]["error"]["code"] == results[3]["error"]["code"] == "oracle.input.malformed"
     assert "line 3" in err
 
 
@@ -334,6 +335,28 @@ def test_the_list_follows_its_schema(ask: Ask) -> None:
     jsonschema.validate(listing, json_schema("assay.oracle-list/1"))
     assert [one["name"] for one in listing["operations"]] == list(OPERATIONS)
     assert {"qsa.dense", "ple.rows"} <= {one["operation"] for one in listing["bounds"]}
+
+
+def test_the_list_gives_defaults_and_the_working_type(ask: Ask) -> None:
+    listing = json.loads(ask("qsa.pool", "--list", "--format", "json")[1])
+    arguments = {one["name"]: one for one in listing["operations"][0]["arguments"]}
+    assert (arguments["eps"]["required"], arguments["eps"]["default"]) == (False, 1e-6)
+    assert arguments["sections"]["default"] == [11, 11, 10]
+    assert (arguments["dtype"]["dtype"], arguments["dtype"]["default"]) == ("text", "float32")
+    assert arguments["keys"]["required"]
+    assert "default" not in arguments["keys"]
+
+
+def test_every_listed_default_is_what_leaving_the_argument_out_gives(ask: Ask) -> None:
+    listing = json.loads(ask("qsa.groups", "--list", "--format", "json")[1])
+    defaults = {
+        one["name"]: one["default"] for one in listing["operations"][0]["arguments"] if not one["required"]
+    }
+    assert defaults == {"ratio": 4, "contiguous": True}
+    short = {"positions": [3, 4, 5, 6, 7]}
+    assert ask("qsa.groups", stdin=json.dumps(short)) == ask(
+        "qsa.groups", stdin=json.dumps({**short, **defaults})
+    )
 
 
 def test_the_list_of_one_operation_shows_shapes_types_and_defaults(ask: Ask) -> None:

@@ -1,5 +1,6 @@
 """`assay capture` from the outside: what needs no upstream, and what is refused."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,16 @@ def test_the_offline_check_passes_and_follows_its_schema(capsys: pytest.CaptureF
     assert main(["capture", "--offline", "--format", "json"]) == 0
     result = CaptureCheck.model_validate_json(capsys.readouterr().out)
     assert (result.outcome, result.facts["fixtures"]) == ("pass", 14)
+
+
+def test_a_set_without_its_index_is_a_finding_of_evidence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(fixture_path("captures"), tmp_path / "captures")
+    (tmp_path / "captures" / "index.tsv").unlink()
+    assert main(["capture", "--offline", "--fixtures", str(tmp_path / "captures"), "--format", "json"]) == 4
+    result = CaptureCheck.model_validate_json(capsys.readouterr().out)
+    assert [(one.code, one.where) for one in result.findings] == [("input.file.missing", "index.tsv")]
 
 
 def test_the_offline_check_and_validate_need_neither_torch_nor_numpy() -> None:
