@@ -4,6 +4,7 @@ A `Finding` is a single disagreement between a contract and an input. An `AssayE
 ends the work at hand; judging code collects findings instead, so that all of them reach the user at once.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -19,13 +20,20 @@ def shown(value: Any, limit: int = 160) -> str:
     can't forge a second line of output.
     """
     try:
-        text = value if isinstance(value, str) else repr(value)
+        text = value if isinstance(value, str) else _written(value)
     except ValueError:  # Python refuses to print integers of more than 4300 digits
         text = f"{type(value).__name__} too large to print"
     text = printable(text)
     if not text.strip():
         text = repr(text)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _written(value: Any) -> str:
+    """Returns a value as its file would spell it: objects and null as JSON."""
+    if value is None:
+        return "null"
+    return json.dumps(value, ensure_ascii=False, default=repr) if isinstance(value, dict) else repr(value)
 
 
 def printable(text: str) -> str:

@@ -21,6 +21,7 @@ OMITTED: Final = "findings_omitted"
 """The fact that counts, by code, the findings beyond the limit."""
 
 _KEPT_OF_A_CODE: Final = 1000
+_MOST_TOLD: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class Judgement:
     is_private: bool = False
     is_evidence: bool = False
     _of_code: Counter[str] = field(default_factory=Counter)
+    _told: set[tuple[str, ...]] = field(default_factory=set)
 
     @property
     def verdict(self) -> Verdict:
@@ -111,6 +113,16 @@ class Judgement:
     def _kept(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """Yields the findings up to a limit a code, and counts the others: a hostile file may have millions."""
         for finding in findings:
+            told = (
+                finding.code,
+                finding.where,
+                finding.got,
+                "" if _is_of_input(finding) else finding.expected,
+            )
+            if told in self._told:
+                continue  # two stages met the same thing
+            if len(self._told) < _MOST_TOLD:
+                self._told.add(told)
             self._of_code[finding.code] += 1
             if self._of_code[finding.code] <= _KEPT_OF_A_CODE:
                 yield finding
@@ -135,3 +147,8 @@ class Judgement:
             "report": report if any(report.values()) else None,
             "seam": "private" if self.is_private else None,
         }
+
+
+def _is_of_input(finding: Finding) -> bool:
+    """Says whether a finding is about a file as a whole, which each stage expects in its own words."""
+    return finding.code.startswith("input.") or finding.code == "files.missing"

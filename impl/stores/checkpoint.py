@@ -4,8 +4,7 @@ Every stage that can be judged is judged. A digest that differs stops nothing: t
 differs. What is absent leaves the verdict open; what is wrong rejects.
 """
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,34 +16,33 @@ from assay.impl.stores.config_fields import (
     nearest_profile,
     nearest_profile_by_tensors,
 )
-from assay.impl.stores.contract_inventory import judge_inventory
-from assay.impl.stores.files import file_digest
-from assay.impl.stores.foreign import UNJUDGED, judge_foreign, recognise
+from assay.impl.stores.contract_inventory import MISSING, judge_inventory
+from assay.impl.stores.foreign import UNJUDGED, contradicted_marks, judge_foreign, recognise
 from assay.impl.stores.hash_derivation import judge_hash
-from assay.impl.stores.header_set import HEADER_SET_NAME
-from assay.impl.stores.inventory import Inventory, gather_inventory
-from assay.impl.stores.layout import ABSENT_FILE, CONFIG_NAME, Layout, read_layout
+from assay.impl.stores.header_set import HEADER_SET_NAME, HeaderSet
+from assay.impl.stores.inventory import ABSENT, Inventory, gather_inventory
+from assay.impl.stores.layout import CONFIG_NAME, Layout, read_layout
+from assay.impl.stores.published_files import SIZE, judge_files, mark_tokenizer, name_what_differs
+from assay.impl.stores.safetensors import Header
+from assay.impl.stores.shard_index import FORM, INDEX_NAME, ShardIndex
 from assay.impl.stores.tokenizer_ids import judge_declared_ids
 from assay.spec.clauses import Authority, declare
 from assay.spec.contract import Contract
-from assay.spec.errors import AdmissionError, Finding
+from assay.spec.errors import Finding
 from assay.spec.judgement import Judgement, JudgeOptions
 
-DIGEST: Final = declare(
-    "files.digest", Authority.PIN, "A published file has its published SHA-256.",
-    source="the file list of the pinned revision", cause="an edit, a re-save, or other line ends",
-    fix="the findings of the later stages say which field differs; if none does, only the spelling does",
-)  # fmt: skip
-SIZE: Final = declare(
-    "files.size", Authority.PIN, "A shard has its published size.", source="the file list of the pinned revision",
-    cause="a truncated download, or a shard of another revision",
-)  # fmt: skip
 SHARD_NAMES: Final = declare(
     "index.shards", Authority.PIN, "The index names the published shards and no others.",
     source="the file list of the pinned revision", cause="a checkpoint that was split anew",
 )  # fmt: skip
-
-_SMALL_FILE_BYTES: Final = 64 << 20
+HEADER: Final = declare(
+    "headers.digest", Authority.PIN, "A header whose digest was published has it, metadata and order of entries included.",
+    source="published header digests of shards 1 and 127 to 131", cause="a shard that a tool wrote anew",
+)  # fmt: skip
+STATED: Final = declare(
+    "header_set.file_digest", Authority.PIN, "The digest that a header set states for a shard is the published one.",
+    source="the file list of the pinned revision", cause="headers of another revision, or an edited line",
+)  # fmt: skip
 
 
 def judge_checkpoint(folder: Path, options: JudgeOptions) -> Judgement:
@@ -63,14 +61,16 @@ def judge_checkpoint(folder: Path, options: JudgeOptions) -> Judgement:
     if conversion is not None:
         judge_foreign(judgement, layout, contract, conversion)
         return judgement
-    _judge_files(judgement, layout, contract)
+    judge_files(judgement, layout, contract)
     _judge_config(judgement, layout, contract)
     _judge_index(judgement, layout, contract)
-    judgement.judged("headers", *layout.found("headers"))
+    _judge_headers(judgement, layout, contract)
     inventory = _judge_inventory(judgement, layout, contract)
     _judge_tokenizer(judgement, layout, contract)
+    mark_tokenizer(judgement)
     _judge_payload(judgement, layout, contract, options)
-    judgement.facts |= inventory_facts(inventory, layout)
+    name_what_differs(judgement, layout, contract)
+    judgement.facts |= inventory_facts(inventory, layout, contract)
     return judgement
 
 
@@ -103,23 +103,24 @@ def refuse_private(judgement: Judgement, contract: Contract, options: JudgeOptio
     return True
 
 
-def judge_config_area(judgement: Judgement, config: dict[str, Any], contract: Contract) -> list[Finding]:
-    """Judges the fields of a config and the hash that follows from them; returns the findings about fields."""
-    family = judge_family(config, contract)
+def judge_config_area(
+    judgement: Judgement, config: dict[str, Any], contract: Contract, *, file: str = CONFIG_NAME
+) -> None:
+    """Judges the fields of a config and the hash that follows from them; `file` is the name that findings give it."""
+    family = judge_family(config, contract, file=file)
     if is_other_family(config, contract):
         judgement.judged("config", family)
         judgement.not_checked.append(
             "fields and hash: the profile says nothing about another family's config"
         )
-        return family
+        return
     named = {finding.where for finding in family}
-    fields = [*family, *(finding for finding in judge_config(config, contract) if finding.where not in named)]
-    judgement.judged("config", fields)
-    judgement.judged("hash", judge_hash(config, contract))
-    return fields
+    fields = (one for one in judge_config(config, contract, file=file) if one.where not in named)
+    judgement.judged("config", [*family, *fields])
+    judgement.judged("hash", judge_hash(config, contract, file=file))
 
 
-def inventory_facts(inventory: Inventory, layout: Layout) -> dict[str, Any]:
+def inventory_facts(inventory: Inventory, layout: Layout, contract: Contract) -> dict[str, Any]:
     """Returns counts, bytes and the digest of the inventory, and where the headers came from."""
     facts: dict[str, Any] = {
         "tensors": len(inventory.rows),
@@ -128,44 +129,11 @@ def inventory_facts(inventory: Inventory, layout: Layout) -> dict[str, Any]:
         "inventory_sha256": inventory.digest,
     }
     if layout.header_set is not None:
-        recorded = layout.header_set.recorded_digests
         facts["headers_from"] = HEADER_SET_NAME
-        facts["header_digests_published"] = f"{recorded} of {len(layout.headers)}"
+    if contract.source_pins is not None:
+        published = contract.source_pins.header_sha256.keys() & layout.headers.keys()
+        facts["header_digests_published"] = f"{len(published)} of {len(layout.headers)}"
     return facts
-
-
-def _judge_files(judgement: Judgement, layout: Layout, contract: Contract) -> None:
-    pins = contract.source_pins
-    if pins is None:
-        judgement.not_checked.append("files: a private profile pins no file")
-        return
-    faults: list[Finding] = []
-    gaps: list[Finding] = []
-    for name, pin in pins.files.items():
-        if name not in layout.names:
-            gaps.append(
-                Finding.of(
-                    ABSENT_FILE, "files", name, expected=f"{pin.size_bytes} bytes", got="nothing there"
-                )
-            )
-            continue
-        try:
-            size = (layout.folder / name).stat().st_size
-            if size > _SMALL_FILE_BYTES:
-                faults.append(Finding.of(SIZE, "files", name, expected=pin.size_bytes, got=size))
-                continue
-            digest, _ = file_digest(layout.folder / name, where=name)
-        except OSError as error:
-            gaps.append(
-                Finding.of(ABSENT_FILE, "files", name, expected="a readable file", got=error.strerror)
-            )
-            continue
-        except AdmissionError as error:
-            faults.append(error.finding)
-            continue
-        if digest != pin.sha256:
-            faults.append(Finding.of(DIGEST, "files", name, expected=pin.sha256, got=digest))
-    judgement.judged("files", faults, gaps)
 
 
 def _judge_config(judgement: Judgement, layout: Layout, contract: Contract) -> None:
@@ -174,20 +142,10 @@ def _judge_config(judgement: Judgement, layout: Layout, contract: Contract) -> N
     if layout.config is None:
         judgement.judged("hash", gaps=[_unjudged("hash", "config.json could not be read")])
         return
-    fields = judge_config_area(judgement, layout.config, contract)
-    _name_fields_in_digest_finding(judgement, fields)
-
-
-def _name_fields_in_digest_finding(judgement: Judgement, fields: list[Finding]) -> None:
-    """Makes the digest finding of config.json say which fields differ."""
-    for number, finding in enumerate(judgement.faults):
-        if finding.code == DIGEST and finding.where == CONFIG_NAME:
-            names = ", ".join(field.where.removeprefix(f"{CONFIG_NAME}: ") for field in fields[:8])
-            more = f" and {len(fields) - 8} more" if len(fields) > 8 else ""
-            hint = (
-                f"fields that differ: {names}{more}" if fields else "no field differs: only the spelling does"
-            )
-            judgement.faults[number] = replace(finding, hint=hint)
+    judge_config_area(judgement, layout.config, contract)
+    contradicted = contradicted_marks(layout, contract)
+    if contradicted:
+        judgement.judged("config", contradicted)
 
 
 def judge_shard_names(files: Iterable[str], contract: Contract) -> list[Finding]:
@@ -201,10 +159,52 @@ def judge_shard_names(files: Iterable[str], contract: Contract) -> list[Finding]
                      for name in sorted(named - pinned)]  # fmt: skip
 
 
+def judge_header_digests(headers: Mapping[str, Header], contract: Contract) -> list[Finding]:
+    """Compares the headers whose digests were published with those digests."""
+    pins = contract.source_pins
+    return [
+        Finding.of(HEADER, "headers", name, expected=digest, got=headers[name].sha256)
+        for name, digest in (pins.header_sha256.items() if pins is not None else ())
+        if name in headers and headers[name].sha256 != digest
+    ]
+
+
+def judge_stated_digests(found: HeaderSet | None, contract: Contract) -> list[Finding]:
+    """Compares the digests that a header set states for whole shards with the published ones."""
+    if found is None or contract.source_pins is None:
+        return []
+    return [
+        Finding.of(STATED, "headers", f"{shard.name}: file_sha256", expected=shard.sha256, got=stated)
+        for shard in contract.source_pins.shards
+        if (stated := found.file_sha256.get(shard.name, shard.sha256)) != shard.sha256
+    ]
+
+
+def judge_index_metadata(index: ShardIndex, name: str) -> list[Finding]:
+    """Returns what an index says beside the total size; converters write more, upstream does not."""
+    return [
+        Finding.of(FORM, "index", f"{name}: metadata.{key}", expected="total_size only", got="another key")
+        for key in index.other_metadata
+    ]
+
+
+def _judge_headers(judgement: Judgement, layout: Layout, contract: Contract) -> None:
+    faults, gaps = layout.found("headers")
+    pinned = [
+        *judge_header_digests(layout.headers, contract),
+        *judge_stated_digests(layout.header_set, contract),
+    ]
+    judgement.judged("headers", [*faults, *pinned], gaps)
+
+
 def _judge_index(judgement: Judgement, layout: Layout, contract: Contract) -> None:
     faults, gaps = layout.found("index")
     if layout.index is not None:
-        faults = [*faults, *judge_shard_names(layout.index.files, contract)]
+        faults = [
+            *faults,
+            *judge_shard_names(layout.index.files, contract),
+            *judge_index_metadata(layout.index, INDEX_NAME),
+        ]
     judgement.judged("index", faults, gaps)
 
 
@@ -216,14 +216,22 @@ def _judge_inventory(judgement: Judgement, layout: Layout, contract: Contract) -
     inventory, faults = gather_inventory(layout.index, layout.headers, absent)
     if layout.index is None and len(layout.headers) > 1:
         judgement.not_checked.append("ownership: several shards and no index to say who owns what")
-    faults += judge_inventory(inventory, contract, is_complete=layout.is_complete)
+    told = {finding.where for finding in faults if finding.code == ABSENT}
+    faults += (
+        finding
+        for finding in judge_inventory(inventory, contract, is_complete=layout.is_complete)
+        if not (finding.code == MISSING and finding.where in told)
+    )
     faults += _judge_sizes(layout, contract)
     gaps = []
     if not layout.is_complete:
-        gaps.append(
-            _unjudged("inventory", f"{len(absent)} shards could not be read: totals and absences stay open")
-        )
-    judgement.judged("inventory", faults, gaps)
+        entries = sum(len(header.unread) for header in layout.headers.values())
+        got = f"{len(absent)} shards and {entries} entries could not be read: totals and absences stay open"
+        gaps.append(_unjudged("inventory", got))
+    of_index = [finding for finding in faults if finding.stage == "index"]
+    if of_index:
+        judgement.judged("index", of_index)
+    judgement.judged("inventory", [finding for finding in faults if finding.stage != "index"], gaps)
     return inventory
 
 

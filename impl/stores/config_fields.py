@@ -1,5 +1,6 @@
 """Judges a `config.json` field by field, types included, against the profile that it is nearest to."""
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -76,7 +77,7 @@ def is_other_family(config: dict[str, Any], contract: Contract) -> bool:
     )
 
 
-def judge_family(config: dict[str, Any], contract: Contract) -> list[Finding]:
+def judge_family(config: dict[str, Any], contract: Contract, *, file: str = "config.json") -> list[Finding]:
     """Says whether a config is of this family at all."""
     text = config.get("text_config")
     found = {
@@ -86,7 +87,7 @@ def judge_family(config: dict[str, Any], contract: Contract) -> list[Finding]:
     }  # fmt: skip
     return [
         Finding.of(
-            FAMILY, STAGE, f"config.json: {field}", expected=expected, got="nothing" if got is None else got
+            FAMILY, STAGE, f"{file}: {field}", expected=expected, got="nothing" if got is None else got
         )
         for field, (got, expected) in found.items()
         if got != expected
@@ -94,7 +95,11 @@ def judge_family(config: dict[str, Any], contract: Contract) -> list[Finding]:
 
 
 def judge_config(
-    config: dict[str, Any], contract: Contract, *, tolerated: frozenset[str] = frozenset()
+    config: dict[str, Any],
+    contract: Contract,
+    *,
+    tolerated: frozenset[str] = frozenset(),
+    file: str = "config.json",
 ) -> list[Finding]:
     """Returns every disagreement of a config with a profile.
 
@@ -102,30 +107,34 @@ def judge_config(
         config: the parsed file.
         contract: the profile.
         tolerated: top-level or dotted fields that may be there in addition, such as `quantization`.
+        file: the name of the file, for findings.
     """
     return [
-        _finding(path, expected, got)
+        _finding(f"{file}: {path}", expected, got)
         for path, expected, got in _differences(contract, config)
         if not (expected is _ABSENT and path in tolerated)
     ]
 
 
-def _finding(path: str, expected: Any, got: Any) -> Finding:
-    where = f"config.json: {path}"
+def _finding(where: str, expected: Any, got: Any) -> Finding:
     if got is _ABSENT:
         return Finding.of(MISSING, STAGE, where, expected=_shown(expected), got="nothing")
     if expected is _ABSENT:
         return Finding.of(EXTRA, STAGE, where, expected="no such field", got=_shown(got))
     if json_type(expected) != json_type(got):
-        expected, got = f"{json_type(expected)} {_shown(expected)}", f"{json_type(got)} {_shown(got)}"
+        expected, got = _typed(expected), _typed(got)
         return Finding.of(TYPE, STAGE, where, expected=expected, got=got)
     return Finding.of(VALUE, STAGE, where, expected=_shown(expected), got=_shown(got))
 
 
+def _typed(value: Any) -> str:
+    return "null" if value is None else f"{json_type(value)} {_shown(value)}"
+
+
 def _shown(value: Any) -> str:
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, bool | dict | list) or value is None:
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)
 
 
 def _differences(contract: Contract, config: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:

@@ -13,9 +13,10 @@ from assay.impl.stores.foreign_names import ConversionMap, map_conversion
 from assay.impl.stores.hash_derivation import INPUTS, judge_hash
 from assay.impl.stores.inventory import gather_inventory
 from assay.impl.stores.layout import Layout
+from assay.impl.stores.published_files import judge_carried_files
 from assay.impl.stores.tokenizer_ids import judge_declared_ids
 from assay.spec.clauses import Authority, declare
-from assay.spec.contract import Contract
+from assay.spec.contract import Contract, expand_tensors
 from assay.spec.errors import Finding
 from assay.spec.judgement import Judgement
 
@@ -37,6 +38,16 @@ UNMAPPED: Final = declare(
     "foreign.unmapped", Authority.PROCESS, "Every role is found under a name that conversions are known to use.",
     source="assay: conversions", cause="a conversion with names of its own; the role may be there and not be recognised",
 )  # fmt: skip
+CONTRADICTED: Final = declare(
+    "foreign.contradicted", Authority.RULE, "A config that says that weights are packed stands beside packed weights.",
+    source="assay: conversions", cause="a field added by hand or by a tool, beside the tensors of the checkpoint itself",
+    fix="remove the field, or fetch the tensors that it speaks of",
+)  # fmt: skip
+RETYPED: Final = declare(
+    "foreign.retyped", Authority.RULE, "A parameter keeps a type that holds all of its values.",
+    source="assay: conversions", cause="BF16 stored as F16: values above 65,504 and below 2^-24 do not survive",
+    fix="compare the values with the checkpoint's; headers don't show them",
+)  # fmt: skip
 UNJUDGED: Final = declare(
     "checkpoint.unjudged", Authority.PROCESS, "An area holds what its judgement needs.",
     source="assay: checkpoints", cause="a file is absent or illegible, or a conversion keeps it elsewhere",
@@ -45,6 +56,7 @@ UNJUDGED: Final = declare(
 _SPLIT_EXPERT: Final = re.compile(r"\.mlp\.experts\.\d+\.")
 _REQUANTISED: Final = re.compile(r"[._](weight_scale|weight_scale_inv|weight_packed|qweight|scale_inv)$")
 _SHOWN_NAMES: Final = 6
+_CLAIMS: Final = ("quantization", "quantization_config")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +80,9 @@ def recognise(layout: Layout, contract: Contract) -> Conversion | None:
     has_affine = any(name.endswith(".scales") for name in names) and any(
         name.endswith(".biases") for name in names
     )
+    claims = [key for key in _CLAIMS if isinstance(config.get(key), dict)]
+    if claims and _is_unchanged(layout, contract):
+        return None  # the mark is contradicted: judged as what the tensors are
     if isinstance(config.get("quantization"), dict) or has_affine or _starts(names, "language_model."):
         marks = _marks(("config.json: quantization", "quantization" in config), ("*.scales and *.biases", has_affine),
                        ("language_model.* names", _starts(names, "language_model.")))  # fmt: skip
@@ -85,6 +100,32 @@ def recognise(layout: Layout, contract: Contract) -> Conversion | None:
     if any(_SPLIT_EXPERT.search(name) for name in names):
         return Conversion("a re-save with one tensor an expert", ("*.mlp.experts.N.* names",))
     return None
+
+
+def contradicted_marks(layout: Layout, contract: Contract) -> list[Finding]:
+    """Returns the marks of a conversion that the tensors contradict: packed weights are claimed and none is there."""
+    claims = [key for key in _CLAIMS if (layout.config or {}).get(key) is not None]
+    if not claims or not _is_unchanged(layout, contract):
+        return []
+    return [
+        Finding.of(CONTRADICTED, "config", f"config.json: {key}", expected="scale tensors, or packed weights",
+                   got="names and types of the roles themselves, and no others")
+        for key in claims
+    ]  # fmt: skip
+
+
+def _is_unchanged(layout: Layout, contract: Contract) -> bool:
+    """Says whether every tensor that is known has the name and the type of its role, so that nothing was packed."""
+    types = {spec.name: spec.dtype for spec in expand_tensors(contract)}
+    excluded = (contract.exclusions.vision_prefix, contract.exclusions.mtp_prefix)
+    if layout.headers:
+        tensors = (tensor for header in layout.headers.values() for tensor in header.tensors)
+        return all(
+            types.get(one.name) == one.dtype or (one.name.startswith(excluded) and one.dtype == "BF16")
+            for one in tensors
+        )
+    owners = layout.index.owners if layout.index is not None else {}
+    return bool(owners) and all(name in types or name.startswith(excluded) for name in owners)
 
 
 def judge_foreign(judgement: Judgement, layout: Layout, contract: Contract, conversion: Conversion) -> None:
@@ -153,7 +194,7 @@ def _judge_tensors(judgement: Judgement, layout: Layout, contract: Contract) -> 
     judgement.judged("headers", *layout.found("headers"))
     absent = {*layout.absent_shards, *layout.unread_shards}
     inventory, faults = gather_inventory(layout.index, layout.headers, absent)
-    mapped = map_conversion(inventory.rows, contract)
+    mapped = map_conversion(inventory.rows, contract, block=_scale_block(layout))
     judgement.facts |= {
         "tensors": len(inventory.rows),
         "payload_bytes": inventory.total_bytes,
@@ -162,8 +203,14 @@ def _judge_tensors(judgement: Judgement, layout: Layout, contract: Contract) -> 
         "codecs": mapped.codecs,
         "bits_per_weight": mapped.bits_per_weight,
     }
-    shape_faults, gaps = _role_findings(mapped, is_complete=not absent)
-    judgement.judged("inventory", [*faults, *shape_faults], gaps)
+    shape_faults, gaps = _role_findings(mapped, is_complete=layout.is_complete)
+    if not layout.is_complete:
+        entries = sum(len(header.unread) for header in layout.headers.values())
+        gaps.append(_unjudged("inventory", f"{len(absent)} shards and {entries} entries could not be read"))
+    of_index = [one for one in faults if one.stage == "index"]
+    if of_index:
+        judgement.judged("index", of_index)
+    judgement.judged("inventory", [*(one for one in faults if one.stage != "index"), *shape_faults], gaps)
     judgement.not_checked.append("excluded tensors (vision, draft head): a conversion may leave them out")
 
 
@@ -174,6 +221,9 @@ def _role_findings(mapped: ConversionMap, *, is_complete: bool) -> tuple[list[Fi
         for name, expected, got in role.misfits[:1]:
             count = f" (and {len(role.misfits) - 1} more of this role)" if len(role.misfits) > 1 else ""
             faults.append(Finding.of(SHAPE, "inventory", name, expected=expected, got=f"{got}{count}"))
+        if role.narrowed:
+            got = f"{len(role.narrowed)} of {role.expected} stored as F16, such as {role.narrowed[0]}"
+            gaps.append(Finding.of(RETYPED, "inventory", role.pattern, expected="BF16 or F32", got=got))
         if not role.absent:
             continue
         if len(role.absent) == role.expected:
@@ -197,7 +247,17 @@ def _role_findings(mapped: ConversionMap, *, is_complete: bool) -> tuple[list[Fi
 def _judge_tokenizer(judgement: Judgement, layout: Layout, contract: Contract) -> None:
     faults, absent = judge_declared_ids(layout.folder, layout.names, contract)
     judgement.judged("tokenizer", faults, [_unjudged("tokenizer", f"no {name} is here") for name in absent])
-    judgement.not_checked.append("tokenizer behaviour: only declared ids are judged here")
+    judge_carried_files(judgement, layout, contract)
+    judgement.not_checked.append("tokenizer behaviour: only declared ids and file digests are judged here")
+
+
+def _scale_block(layout: Layout) -> tuple[int, int] | None:
+    """Returns the rows and columns that share a scale, where the config says so legibly."""
+    claim = (layout.config or {}).get("quantization_config")
+    block = claim.get("weight_block_size") if isinstance(claim, dict) else None
+    if isinstance(block, list) and len(block) == 2 and all(type(one) is int and one > 0 for one in block):
+        return block[0], block[1]
+    return None
 
 
 def _starts(names: list[str], prefix: str) -> bool:

@@ -6,7 +6,7 @@ every layer, and that its stored geometry can hold the role's logical shape. Val
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -45,6 +45,7 @@ class RoleState:
         as_is: stored under their own name, dtype and shape.
         recoded: another name, dtype, packing or layout, with a geometry that can hold the logical shape.
         absent: names of those that were not found.
+        narrowed: names of those stored as F16, whose range is smaller than that of BF16.
         misfits: name, logical shape and stored description of those whose geometry can't hold it.
     """
 
@@ -53,6 +54,7 @@ class RoleState:
     as_is: int = 0
     recoded: int = 0
     absent: list[str] = field(default_factory=list)
+    narrowed: list[str] = field(default_factory=list)
     misfits: list[tuple[str, str, str]] = field(default_factory=list)
 
 
@@ -80,8 +82,10 @@ class ConversionMap:
         return round(8 * self.stored_bytes / self.elements, 3) if self.elements else 0.0
 
 
-def map_conversion(rows: Iterable[InventoryRow], contract: Contract) -> ConversionMap:
-    """Maps every stored tensor to a role of the profile."""
+def map_conversion(
+    rows: Iterable[InventoryRow], contract: Contract, *, block: tuple[int, int] | None = None
+) -> ConversionMap:
+    """Maps every stored tensor to a role of the profile; `block` is the rows and columns that share one scale."""
     mains, companions = _sorted_out(rows)
     roles: dict[str, RoleState] = {}
     codecs: dict[str, int] = defaultdict(int)
@@ -106,11 +110,13 @@ def map_conversion(rows: Iterable[InventoryRow], contract: Contract) -> Conversi
         ):
             state.as_is += 1
             continue
-        codec, problem = _judge_geometry(spec, parts, beside)
+        codec, problem = _judge_geometry(spec, parts, companions, [key for key, _ in found], block)
         if problem:
             state.misfits.append((spec.name, f"{spec.dtype} {list(spec.shape)}", problem))
         else:
             state.recoded += 1
+            if spec.dtype == "BF16" and any(part.dtype == "F16" for part in parts):
+                state.narrowed.append(spec.name)
             codecs[codec] += 1
     unexplained: dict[str, int] = defaultdict(int)
     for key, row in mains.items():
@@ -169,7 +175,11 @@ def _pieces(spec: TensorSpec, mains: dict[str, InventoryRow]) -> list[tuple[str,
 
 
 def _judge_geometry(
-    spec: TensorSpec, parts: Sequence[InventoryRow], beside: Sequence[InventoryRow]
+    spec: TensorSpec,
+    parts: Sequence[InventoryRow],
+    companions: Mapping[str, Sequence[InventoryRow]],
+    keys: Sequence[str],
+    block: tuple[int, int] | None,
 ) -> tuple[str, str]:
     """Returns the codec of a role, and what is wrong with its geometry (nothing if it can hold the logical shape)."""
     if spec.dtype not in _FLOATS:  # integers are copied or they are wrong
@@ -177,9 +187,9 @@ def _judge_geometry(
         is_same = (row.dtype, row.shape) == (spec.dtype, spec.shape)
         return row.dtype, "" if is_same else f"{row.dtype} {list(row.shape)}"
     codec = ""
-    for row in parts:
+    for key, row in zip(keys, parts, strict=True):
         shape = _part_shape(spec, row, len(parts))
-        codec, problem = _judge_part(shape, row, beside)
+        codec, problem = _judge_part(shape, row, companions.get(key, ()), block)
         if problem:
             return codec, problem
     return codec, ""
@@ -196,7 +206,12 @@ def _part_shape(spec: TensorSpec, row: InventoryRow, parts: int) -> tuple[int, .
     return inner if match is not None and match[2] is not None else (experts, *inner)
 
 
-def _judge_part(shape: tuple[int, ...], row: InventoryRow, beside: Sequence[InventoryRow]) -> tuple[str, str]:
+def _judge_part(
+    shape: tuple[int, ...],
+    row: InventoryRow,
+    beside: Sequence[InventoryRow],
+    block: tuple[int, int] | None,
+) -> tuple[str, str]:
     stored, width = row.shape, shape[-1]
     described = f"{row.dtype} {list(stored)}"
     if row.dtype in _FLOATS:
@@ -204,7 +219,8 @@ def _judge_part(shape: tuple[int, ...], row: InventoryRow, beside: Sequence[Inve
         layout = "" if stored == shape else " transposed"
         return f"{row.dtype}{layout}", "" if stored == shape or is_moved else described
     if row.dtype in _WHOLE_WIDTH and stored == shape:
-        return row.dtype, ""
+        misfit = next((one for one in beside if not _covers(one, shape, block)), None)
+        return row.dtype, "" if misfit is None else f"{described} with scales {list(misfit.shape)}"
     if stored[:-1] != shape[:-1] or not stored:
         return row.dtype, described
     packed_bits = stored[-1] * {"U32": 32, "I32": 32, "U8": 8, "I8": 8}.get(row.dtype, 0)
@@ -220,3 +236,20 @@ def _judge_part(shape: tuple[int, ...], row: InventoryRow, beside: Sequence[Inve
     groups = {width // one.shape[-1] for one in scales if one.shape[:-1] == stored[:-1]}
     group = f" group {min(groups)}" if groups else ""
     return f"{bits}-bit in {row.dtype}{group}", ""
+
+
+def _covers(scale: InventoryRow, shape: tuple[int, ...], block: tuple[int, int] | None) -> bool:
+    """Says whether weight scales of this shape can cover a tensor: one, one a row, or one a block of rows and columns."""
+    if not re.search(r"[._](weight_scale|weight_scale_inv|scale_inv|scales?)$", scale.name):
+        return True  # of activations, or a zero point: not judged
+    got = scale.shape
+    if not got or got == (1,) or got in {shape[:-1], (*shape[:-1], 1)}:
+        return True
+    if len(shape) > 2 and got in {shape[:-2], (*shape[:-2], 1), (*shape[:-2], 1, 1)}:
+        return True
+    if len(got) != len(shape) or got[:-2] != shape[:-2]:
+        return False
+    if block is not None:
+        return got[-2:] == tuple(-(-size // step) for size, step in zip(shape[-2:], block, strict=True))
+    return all(0 < count <= size and -(-size // -(-size // count)) == count
+               for size, count in zip(shape[-2:], got[-2:], strict=True))  # fmt: skip

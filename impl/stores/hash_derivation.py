@@ -72,7 +72,7 @@ def derive_hash_buffers(
     return HashBuffers(multipliers, primes, offsets[:-1], -(-offsets[-1] // divisor) * divisor)
 
 
-def judge_hash(config: dict[str, Any], contract: Contract) -> list[Finding]:
+def judge_hash(config: dict[str, Any], contract: Contract, *, file: str = "config.json") -> list[Finding]:
     """Derives the buffers from a config and returns every disagreement with the profile."""
     text = config.get("text_config")
     fields = text if isinstance(text, dict) else {}
@@ -80,7 +80,7 @@ def judge_hash(config: dict[str, Any], contract: Contract) -> list[Finding]:
         Finding.of(
             INPUTS,
             STAGE,
-            f"config.json: text_config.{field}",
+            f"{file}: text_config.{field}",
             expected=f"1 to {_LARGEST}",
             got=fields.get(field, "nothing"),
         )
@@ -90,7 +90,7 @@ def judge_hash(config: dict[str, Any], contract: Contract) -> list[Finding]:
     if not wrong and (fields["ngram_size"] - 1) * fields["heads_per_ngram"] > _MOST_HEADS:
         wrong = [
             Finding.of(
-                INPUTS, STAGE, "config.json: text_config.heads_per_ngram",
+                INPUTS, STAGE, f"{file}: text_config.heads_per_ngram",
                 expected=f"at most {_MOST_HEADS} heads", got=fields["heads_per_ngram"],
             )
         ]  # fmt: skip
@@ -111,7 +111,7 @@ def judge_hash(config: dict[str, Any], contract: Contract) -> list[Finding]:
         (ROWS, "padded rows", pinned.padded_rows, derived.padded_rows),
     ]
     return [
-        Finding.of(code, STAGE, f"derived from config.json: {name}", expected=expected, got=got)
+        Finding.of(code, STAGE, f"derived from {file}: {name}", expected=expected, got=got)
         for code, name, expected, got in found
         if expected != got
     ]

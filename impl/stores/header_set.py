@@ -6,7 +6,7 @@ and `header_sha256`. It stands in for shards that are not at hand, and the repor
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,34 +44,32 @@ class HeaderSet:
         raw: file name -> raw header bytes.
         file_sha256: file name -> stated digest of the whole shard, where stated.
         file_bytes: file name -> stated size of the whole shard, where stated.
-        recorded_digests: how many header digests upstream published, by the set's own word.
     """
 
     headers: dict[str, Header]
     raw: dict[str, bytes]
     file_sha256: dict[str, str]
     file_bytes: dict[str, int]
-    recorded_digests: int
 
 
 def read_header_set(path: Path) -> tuple[HeaderSet | None, list[Finding]]:
     """Reads and judges a header set; None when nothing of it can be read."""
-    found = HeaderSet({}, {}, {}, {}, 0)
+    found = HeaderSet({}, {}, {}, {})
     findings: list[Finding] = []
-    recorded = 0
     try:
         for where, line in _lines(path):
             try:
                 entry = require_object(parse_json(line, stage=STAGE, where=where), stage=STAGE, where=where)
             except AdmissionError as error:
-                findings.append(error.finding)
+                at = error.finding.where.replace(f"{where}:1:", f"{where}:", 1)  # a line has one line
+                findings.append(replace(error.finding, where=at))
                 continue
-            recorded += _read_line(entry, where, found, findings)
+            _read_line(entry, where, found, findings)
     except AdmissionError as error:
         return None, [*findings, error.finding]
     if not found.headers:
         return None, findings
-    return HeaderSet(found.headers, found.raw, found.file_sha256, found.file_bytes, recorded), findings
+    return found, findings
 
 
 def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -81,24 +79,29 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
             yield f"{path.name}:{number}", line
 
 
-def _read_line(entry: dict[str, Any], where: str, found: HeaderSet, findings: list[Finding]) -> int:
-    """Adds one line to `found`; returns 1 when its header digest is one that upstream recorded."""
+def _read_line(entry: dict[str, Any], where: str, found: HeaderSet, findings: list[Finding]) -> None:
+    """Adds one line to `found`."""
     shard, text = entry.get("shard"), entry.get("header")
     if not isinstance(shard, str) or not is_plain_file_name(shard) or not isinstance(text, str):
         findings.append(
             Finding.of(LINE, STAGE, where, expected="a plain shard name and header text", got=sorted(entry))
         )
-        return 0
+        return
     if shard in found.headers:
         findings.append(Finding.of(DUPLICATE, STAGE, where, expected="each shard once", got=f"{shard} again"))
-        return 0
+        return
     raw = text.encode("utf-8")
     size = entry.get("file_size")
-    payload = size - LENGTH_BYTES - len(raw) if type(size) is int else None
+    start = LENGTH_BYTES + len(raw)
+    payload = size - start if type(size) is int and size >= start else None
+    if type(size) is int and payload is None:
+        findings.append(
+            Finding.of(AGREEMENT, STAGE, f"{shard}: file_size", expected=f"at least {start} bytes", got=size)
+        )
     header, faults = parse_header(raw, file=shard, payload_bytes=payload)
     findings += faults
     if header is None:
-        return 0
+        return
     actual = {
         "header_length_bytes": len(raw),
         "header_sha256": hashlib.sha256(raw).hexdigest(),
@@ -106,7 +109,13 @@ def _read_line(entry: dict[str, Any], where: str, found: HeaderSet, findings: li
         "tensor_count": len(header.tensors),
     }
     findings += [
-        Finding.of(AGREEMENT, STAGE, f"{shard}: {key}", expected=value, got=entry[key])
+        Finding.of(
+            AGREEMENT,
+            STAGE,
+            f"{shard}: {key}",
+            expected=f"{entry[key]}, as the line states",
+            got=f"{value} in the header text that it holds",
+        )
         for key, value in actual.items()
         if key in entry and entry[key] != value
     ]
@@ -116,4 +125,3 @@ def _read_line(entry: dict[str, Any], where: str, found: HeaderSet, findings: li
         found.file_sha256[shard] = entry["file_sha256"]
     if type(size) is int:
         found.file_bytes[shard] = size
-    return int(entry.get("header_sha256_recorded_upstream") is True)

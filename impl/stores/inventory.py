@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay.impl.stores.safetensors import Header
-from assay.impl.stores.shard_index import TOTAL_SIZE, ShardIndex
+from assay.impl.stores.shard_index import INDEX_NAME, TOTAL_SIZE, ShardIndex
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import Finding
 
@@ -88,6 +88,7 @@ def gather_inventory(
             stored.setdefault(tensor.name, []).append(row)
     owners = index.owners if index is not None else {name: rows[0].shard for name, rows in stored.items()}
     unjudged = set(absent_files)
+    unread = {(header.file, name) for header in headers.values() for name in header.unread}
     owned: list[InventoryRow] = []
     findings: list[Finding] = []
     for name in sorted(stored.keys() | owners.keys()):
@@ -99,17 +100,19 @@ def gather_inventory(
         mine = next((row for row in rows if row.shard == owner), None)
         if mine is not None:
             owned.append(mine)
-        elif owner is not None and owner not in unjudged:
+        elif owner is not None and owner not in unjudged and (owner, name) not in unread:
             got = (
                 f"it lies in {', '.join(row.shard for row in rows)}" if rows else _why_absent(owner, headers)
             )
             findings.append(
                 Finding.of(ABSENT, STAGE, name, expected=f"in {owner}, as the index says", got=got)
             )
+            continue  # where it lies instead is part of the same fault
         findings += [
             Finding.of(
                 UNOWNED, STAGE, f"{row.shard}: {name}",
-                expected=f"only in {owner}, as the index says" if owner else "an entry in the index",
+                expected=f"only in {owner}{', as the index says' if index is not None else ''}" if owner
+                else "an entry in the index",
                 got=f"stored in {row.shard} as well" if mine is not None else f"stored in {row.shard}, unindexed"
                 if owner is None else f"stored in {row.shard}",
             )
@@ -118,9 +121,15 @@ def gather_inventory(
         ]  # fmt: skip
     inventory = Inventory(tuple(owned))
     total = index.total_size if index is not None else None
-    if total is not None and not unjudged and not findings and total != inventory.total_bytes:
+    if total is not None and not unjudged and not unread and not findings and total != inventory.total_bytes:
         findings.append(
-            Finding.of(TOTAL_SIZE, STAGE, "metadata.total_size", expected=inventory.total_bytes, got=total)
+            Finding.of(
+                TOTAL_SIZE,
+                "index",
+                f"{INDEX_NAME}: metadata.total_size",
+                expected=inventory.total_bytes,
+                got=total,
+            )
         )
     return inventory, findings
 

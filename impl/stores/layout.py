@@ -54,8 +54,13 @@ class Layout:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the header of every shard is at hand."""
-        return bool(self.headers) and not self.absent_shards and not self.unread_shards
+        """Whether the header of every shard is at hand, with every entry of it."""
+        return (
+            bool(self.headers)
+            and not self.absent_shards
+            and not self.unread_shards
+            and not any(header.unread for header in self.headers.values())
+        )
 
     def found(self, stage: str) -> tuple[list[Finding], list[Finding]]:
         """Returns the faults and gaps of one stage."""

@@ -102,6 +102,7 @@ class Header:
         data_start: offset of the payload in the file, in bytes.
         payload_bytes: length of the payload, or None when only the header is at hand.
         sha256: digest of the header bytes, padding included, the length not.
+        unread: names of the entries that could not be read.
     """
 
     file: str
@@ -110,6 +111,7 @@ class Header:
     data_start: int
     payload_bytes: int | None
     sha256: str
+    unread: frozenset[str] = frozenset()
 
 
 def read_header(path: Path) -> tuple[Header | None, list[Finding]]:
@@ -150,9 +152,9 @@ def parse_header(raw: bytes, *, file: str, payload_bytes: int | None) -> tuple[H
     findings += judge_spans(
         tensors, file=file, payload_bytes=payload_bytes, complete=len(tensors) == len(fields)
     )
-    header = Header(
-        file, tensors, metadata, LENGTH_BYTES + len(raw), payload_bytes, hashlib.sha256(raw).hexdigest()
-    )
+    unread = frozenset(fields.keys() - {tensor.name for tensor in tensors})
+    digest = hashlib.sha256(raw).hexdigest()
+    header = Header(file, tensors, metadata, LENGTH_BYTES + len(raw), payload_bytes, digest, unread)
     return header, findings
 
 
@@ -234,6 +236,10 @@ def _header_bytes(path: Path, where: str) -> tuple[bytes, int]:
             )
         (length,) = struct.unpack("<Q", read_exactly(file, LENGTH_BYTES, stage=STAGE, where=where))
         most = min(HEADER_LIMIT_BYTES, size - LENGTH_BYTES)
+        if most < 2:
+            raise AdmissionError(
+                Finding.of(LENGTH, STAGE, where, expected="at least 10 bytes in all", got=f"{size} bytes")
+            )
         if not 2 <= length <= most:
             raise AdmissionError(
                 Finding.of(LENGTH, STAGE, where, expected=f"2 to {most} bytes of header", got=length)

@@ -44,10 +44,12 @@ class ShardIndex:
     Attributes:
         owners: tensor name -> file name, in the order of the index.
         total_size: bytes of all tensors, or None when the index does not say it legibly.
+        other_metadata: keys of `metadata` beside `total_size`; some converters write such.
     """
 
     owners: dict[str, str]
     total_size: int | None
+    other_metadata: tuple[str, ...] = ()
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -103,7 +105,9 @@ def judge_index(
             )
         else:
             owners[name] = file
-    return ShardIndex(owners, total_size), findings
+    metadata = document.get("metadata")
+    others = tuple(key for key in metadata if key != "total_size") if isinstance(metadata, dict) else ()
+    return ShardIndex(owners, total_size, others), findings
 
 
 def is_plain_file_name(name: str) -> bool:

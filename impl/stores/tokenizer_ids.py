@@ -13,7 +13,7 @@ ADDED: Final = declare(
     source="tokenizer_config.json of the pinned revision", cause="another release's tokenizer, or an added token",
 )  # fmt: skip
 DECLARED: Final = declare(
-    "tokenizer.declared_ids", Authority.UPSTREAM, "The end, padding and stop ids are the pinned ones.",
+    "tokenizer.declared_ids", Authority.UPSTREAM, "The end, padding and stop ids, the split pattern and the longest length are the pinned ones.",
     source="tokenizer_config.json and generation_config.json of the pinned revision",
     cause="a release that made another token its end of text",
 )  # fmt: skip
@@ -63,6 +63,15 @@ def _judge_tokenizer_config(document: dict[str, Any], contract: Contract) -> lis
         )
         for key, value in found.items()
         if key not in set(map(str, spelled))
+    ]
+    facts: dict[str, Any] = {"model_max_length": vocabulary.model_max_length}
+    if contract.admission is not None:
+        facts["pretokenize_regex"] = contract.admission.tokenizer.pretokenize_regex
+        facts["add_prefix_space"] = contract.admission.tokenizer.add_prefix_space
+    faults += [
+        Finding.of(DECLARED, STAGE, f"{TOKENIZER_CONFIG}: {field}", expected=expected, got=document[field])
+        for field, expected in facts.items()
+        if field in document and not same_json(document[field], expected)
     ]
     ids = vocabulary.tokenizer_ids
     for field, id_ in (("eos_token", ids.eos), ("pad_token", ids.pad), ("bos_token", ids.bos)):

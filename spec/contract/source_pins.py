@@ -33,7 +33,7 @@ class Classification(Document):
 
 
 class SourcePins(Document):
-    """What upstream published, as digests and counts."""
+    """What upstream published, as digests and counts; digests of headers are published for a few shards only."""
 
     transformers_commit: GitCommit
     transformers_source_folder: Text
@@ -48,3 +48,4 @@ class SourcePins(Document):
     shard_count: Positive
     shard_header_bytes: Positive
     shards: Seq[ShardPin]
+    header_sha256: dict[str, Sha256]

@@ -26,6 +26,7 @@ GROUPS: Final = [
     "source_pins.classification",
     "source_pins.files",
     "source_pins.shards",
+    "source_pins.header_sha256",
     "exclusions",
     "config.top",
     "config.text",

@@ -282,6 +282,10 @@ def totals(contract: Contract, judge: Judge) -> None:
     for index, shard in enumerate(pins.shards):
         name = f"model-{index + 1:05d}-of-{pins.shard_count:05d}.safetensors"
         judge.equal(SHARDS, f"source_pins.shards[{index}].name", name, shard.name)
+    known = {shard.name for shard in pins.shards}
+    for name in pins.header_sha256:
+        where = f'source_pins.header_sha256["{name}"]'
+        judge.holds(SHARDS, where, name in known, "a pinned shard", name)
     judge.equal(
         SHARDS,
         "source_pins.shard_header_bytes",
@@ -296,6 +300,7 @@ def totals(contract: Contract, judge: Judge) -> None:
         ),
         *((f"source_pins.shards[{index}].sha256", shard.sha256) for index, shard in enumerate(pins.shards)),
         ("source_pins.inventory_sha256", pins.inventory_sha256),
+        *((f'source_pins.header_sha256["{name}"]', one) for name, one in pins.header_sha256.items()),
     ]
     seen: set[str] = set()
     for place, digest in digests:

@@ -33,6 +33,7 @@ class UpstreamFacts:
         total_size: payload bytes that the index states.
         tensors: every tensor of every header.
         header_bytes: length of the JSON header of each shard, by file name.
+        header_sha256: digest of the JSON header of each shard, by file name.
         file_sha256: digest by file name.
         file_sizes: size in bytes by file name.
         base_tokens: entries of the base vocabulary.
@@ -47,6 +48,7 @@ class UpstreamFacts:
     total_size: float | None = None
     tensors: Sequence[TensorRow] | None = None
     header_bytes: Mapping[str, int] | None = None
+    header_sha256: Mapping[str, str] | None = None
     file_sha256: Mapping[str, str] | None = None
     file_sizes: Mapping[str, int] | None = None
     base_tokens: int | None = None
@@ -114,7 +116,7 @@ INDEX: Final = upstream_clause(
 )
 SHARDS: Final = upstream_clause(
     "shards",
-    "Shards have the pinned names, sizes and header bytes.",
+    "Shards have the pinned names, sizes, header bytes and, where published, header digests.",
     "A shard of another upload.",
     "safetensors headers",
 )
@@ -231,6 +233,9 @@ def _files(contract: Contract, judge: Judge, facts: UpstreamFacts) -> None:
         )
         names = sorted(facts.header_bytes)
         judge.items(SHARDS, "source_pins.shards", [shard.name for shard in pins.shards], names)
+        for name, digest in pins.header_sha256.items():
+            real = (facts.header_sha256 or {}).get(name, ABSENT)
+            judge.equal(SHARDS, f'source_pins.header_sha256["{name}"]', digest, real)
         if facts.tensors is not None:
             payload: Counter[str] = Counter()
             for row in facts.tensors:

@@ -21,7 +21,7 @@ _PART: Final = 1 << 20
 
 def read_upstream(directory: Path) -> UpstreamFacts:
     """Returns what the folder holds of a published checkpoint; a file that is absent leaves its fact None."""
-    tensors, header_bytes = _headers(directory / HEADERS)
+    tensors, header_bytes, header_sha256 = _headers(directory / HEADERS)
     index = _json(directory / "model.safetensors.index.json") or {}
     tokenizer = _json(directory / "tokenizer_config.json")
     added = None
@@ -40,6 +40,7 @@ def read_upstream(directory: Path) -> UpstreamFacts:
         total_size=index.get("metadata", {}).get("total_size"),
         tensors=tensors,
         header_bytes=header_bytes,
+        header_sha256=header_sha256,
         file_sha256={path.name: _sha256(path) for path in files if path.suffix != ".safetensors"},
         file_sizes={path.name: path.stat().st_size for path in files},
         base_tokens=None if vocabulary is None else len(vocabulary),
@@ -52,20 +53,25 @@ def _json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
-def _headers(path: Path) -> tuple[list[TensorRow] | None, dict[str, int] | None]:
+def _headers(
+    path: Path,
+) -> tuple[list[TensorRow] | None, dict[str, int] | None, dict[str, str] | None]:
+    """Returns the tensors, and the lengths and digests of the headers; the digests are computed, not the stated ones."""
     if not path.is_file():
-        return None, None
+        return None, None, None
     rows: list[TensorRow] = []
     sizes: dict[str, int] = {}
+    digests: dict[str, str] = {}
     with path.open(encoding="utf-8") as lines:
         for line in lines:
             record = json.loads(line)
             sizes[record["shard"]] = record["header_length_bytes"]
+            digests[record["shard"]] = hashlib.sha256(record["header"].encode("utf-8")).hexdigest()
             for name, entry in json.loads(record["header"]).items():
                 if name != "__metadata__":
                     begin, end = entry["data_offsets"]
                     rows.append((name, entry["dtype"], tuple(entry["shape"]), record["shard"], begin, end))
-    return rows, sizes
+    return rows, sizes, digests
 
 
 def _padding_rows(

@@ -345,3 +345,19 @@ def test_a_tensor_that_is_gone_everywhere_shows_in_the_totals(real: Path) -> Non
     codes = {(finding.code, finding.where) for finding in judge_checkpoint(real, JudgeOptions()).faults}
     assert ("inventory.totals", "tensors") in codes
     assert ("inventory.classes", "vision (model.visual.*)") in codes
+
+
+def test_an_entry_that_cannot_be_read_is_not_said_to_be_absent_as_well(miniature: Path) -> None:
+    name = f"{HASHES}ngram_heads_vocab_sizes"
+    edit_header(miniature / TABLE, lambda fields: fields[name].update(dtype=3))
+    judgement = judge_checkpoint(miniature, PRIVATE)
+    assert [finding.code for finding in judgement.faults] == ["safetensors.tensor.form"]
+    assert judgement.areas["inventory"] == "inconclusive"
+
+
+def test_without_an_index_no_finding_speaks_of_one(miniature: Path) -> None:
+    (miniature / "model.safetensors.index.json").unlink()
+    (miniature / "copy.safetensors").write_bytes((miniature / TABLE).read_bytes())
+    found = [one for one in judge_checkpoint(miniature, PRIVATE).faults if one.code == "inventory.unowned"]
+    assert found
+    assert [one.line for one in found if "as the index says" in one.line] == []

@@ -12,7 +12,8 @@ import pytest
 
 from assay.impl.stores.checkpoint import judge_checkpoint
 from assay.impl.stores.checkpoint_writer import PlannedTensor, write_checkpoint
-from assay.impl.stores.foreign_names import canonical_name, pattern_of
+from assay.impl.stores.foreign_names import _covers, canonical_name, pattern_of
+from assay.impl.stores.inventory import InventoryRow
 from assay.spec.contract import TensorSpec, expand_tensors
 from assay.spec.judgement import Judgement, JudgeOptions
 from assay.spec.profiles import load_profile
@@ -230,3 +231,40 @@ def test_the_names_of_conversions_lead_back_to_ours(stored: str, ours: str) -> N
 def test_a_pattern_has_n_for_layers_and_shards_but_keeps_names_with_digits() -> None:
     assert pattern_of("a.layers.12.ple.shard_127.weight") == "a.layers.N.ple.shard_N.weight"
     assert pattern_of("conv1d.weight") == "conv1d.weight"
+
+
+def test_a_conversion_without_one_of_its_shards_has_an_open_inventory(tmp_path: Path) -> None:
+    folder = convert(tmp_path / "fp8", fp8, quantization_config={"quant_method": "fp8"})
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    index["weight_map"]["lm_head.weight"] = "model-00002-of-00002.safetensors"
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    judgement = judge_checkpoint(folder, PRIVATE)
+    assert ("files.missing", "model-00002-of-00002.safetensors") in told(judgement)
+    assert judgement.areas["inventory"] != "accepted"
+
+
+def test_a_parameter_stored_as_f16_leaves_its_role_open(tmp_path: Path) -> None:
+    def narrow(spec: TensorSpec) -> Iterable[PlannedTensor]:
+        for tensor in fp8(spec):
+            is_norm = tensor.name.endswith("ple.norm_conv.weight")
+            yield PlannedTensor(tensor.name, "F16" if is_norm else tensor.dtype, tensor.shape)
+
+    judgement = judge_checkpoint(convert(tmp_path / "fp8", narrow), PRIVATE)
+    assert ("foreign.retyped", "model.language_model.layers.N.ple.norm_conv.weight") in told(judgement)
+    assert judgement.areas["inventory"] == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("shape", "is_held"),
+    [((64, 48), True), ((), True), ((64,), True), ((64, 1), True), ((2, 3), True), ((3, 64), False), ((48, 64), False),
+     ((1, 64, 2, 3), False), ((0, 1), False)],
+)  # fmt: skip
+def test_scales_must_be_able_to_cover_their_weight(shape: tuple[int, ...], is_held: bool) -> None:
+    scale = InventoryRow("a.weight_scale_inv", "F32", shape, "s", 0, 4)
+    assert _covers(scale, (64, 48), None) is is_held
+
+
+def test_scales_of_blocks_must_have_the_block_that_the_config_states() -> None:
+    scale = InventoryRow("a.weight_scale_inv", "F32", (2, 2), "s", 0, 16)
+    assert _covers(scale, (64, 48), (32, 32))
+    assert not _covers(scale, (64, 48), (16, 16))

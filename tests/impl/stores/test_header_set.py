@@ -36,6 +36,7 @@ def test_a_line_that_agrees_with_its_header_is_accepted(tmp_path: Path) -> None:
         ({"header_length_bytes": 1}, "header_set.agreement", "m.safetensors: header_length_bytes"),
         ({"tensor_count": 2}, "header_set.agreement", "m.safetensors: tensor_count"),
         ({"file_size": 8 + len(HEADER) + 5}, "safetensors.span.trailing", "m.safetensors"),
+        ({"file_size": 9}, "header_set.agreement", "m.safetensors: file_size"),
         ({"shard": "../m.safetensors"}, "header_set.line", "h.jsonl:1"),
         ({"header": 3}, "header_set.line", "h.jsonl:1"),
         ({"header": "{"}, "input.json.syntax", "m.safetensors:1:2"),
@@ -50,7 +51,7 @@ def test_a_line_that_lies_is_refused_where_it_lies(
 def test_a_shard_given_twice_and_a_broken_line_are_both_named(tmp_path: Path) -> None:
     assert told(tmp_path / "h.jsonl", LINE, LINE, '{"shard"') == [
         ("header_set.duplicate", "h.jsonl:2"),
-        ("input.json.syntax", "h.jsonl:3:1:9"),
+        ("input.json.syntax", "h.jsonl:3:9"),
     ]
 
 
