@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, as_completed
 from dataclasses import dataclass
+from typing import Final
 
 from assay.impl.workers import spawn_pool, worker_deaths
 from assay.mutations.battery import Battery, BatteryContext, InvalidMutationError, Mutation
@@ -49,6 +50,12 @@ class Fate:
     authority: Authority | None
     reason: str = ""
     places: tuple[str, ...] = ()
+
+
+UPSTREAM_ABSENT: Final = (
+    "Upstream's data judges these leaves, and it is absent from this run: name the real checkpoint's description with"
+    " --checkpoint."
+)
 
 
 def run_batteries(
@@ -206,7 +213,8 @@ def _summary(
             killed[mutation.area] += 1
             by[mutation.area, fate.authority] += 1
             if fate.authority is Authority.PIN and chosen.pin_reasons is not None:
-                pinned.setdefault(chosen.pin_reasons(mutation), []).append(mutation.field)
+                reason = chosen.pin_reasons(mutation) or ("" if context.checkpoint else UPSTREAM_ABSENT)
+                pinned.setdefault(reason, []).append(mutation.field)
     areas = {
         area: AreaCounts(
             total=total,

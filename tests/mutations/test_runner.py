@@ -73,6 +73,12 @@ def test_every_fate_is_counted_once(run) -> None:
     assert [record.id for record in result.killed_elsewhere] == ["pin"]
 
 
+def test_a_leaf_that_upstreams_absent_data_would_judge_says_so(run) -> None:
+    result = run(battery(judge, [mutation("pin")], pin_reasons=lambda _mutation: ""))
+    (pinned,) = result.details["toy"].pin_only
+    assert pinned.reason.startswith("Upstream's data judges these leaves, and it is absent from this run")
+
+
 def test_the_strongest_authority_that_fired_is_counted(run) -> None:
     made = [mutation("rule"), mutation("pin")]
     result = run(battery(judge, made, pin_reasons=lambda _mutation: "digest"))
