@@ -143,9 +143,9 @@ def test_json_that_is_no_json_is_told_without_a_kind(
 
 def test_findings_beyond_a_thousand_of_a_code_are_counted_and_the_verdict_stays() -> None:
     judgement = Judgement("checkpoint")
-    judgement.judged(
-        "headers", [Finding.of("safetensors.span.hole", "headers", "x", expected=0, got=1)] * 1500
-    )
+    holes = [Finding.of("safetensors.span.hole", "headers", f"t{n}", expected=0, got=1) for n in range(1500)]
+    judgement.judged("headers", holes)
+    judgement.judged("inventory", holes[:1])
     assert len(judgement.findings) == 1000
     assert judgement.facts["findings_omitted"] == {"safetensors.span.hole": 500}
     assert judgement.verdict == "rejected"
