@@ -5,7 +5,7 @@ for servers that hand out text, the spelling counts. Either way nothing is decid
 """
 
 import json
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -30,6 +30,10 @@ VALUE = declare(
 )
 MAX_GAP: Final = 64
 """Whitespace between two tags of a call; more is not a gap, so that looking ahead stays bounded."""
+MAX_NAME: Final = 1024
+"""Characters of a function's or parameter's name; for the same reason."""
+MAX_STEP: Final = 4096
+"""Characters read at once, so that a long text costs as much for each character as a short one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,9 @@ class _Markers:
 _SPELLED: Final = _Markers("<think>", "</think>", "<tool_call>", "</tool_call>")
 # Lone surrogates: no decoded text can hold them, so a marker by id can't be forged by text.
 _BY_ID: Final = _Markers("\ud800", "\ud801", "\ud802", "\ud803")
+_SPELLING: Final = {
+    ord(getattr(_BY_ID, name)): getattr(_SPELLED, name) for name in ("think", "end_think", "call", "end_call")
+}
 
 
 class TurnParser:
@@ -87,11 +94,19 @@ class TurnParser:
         self._buffer = ""
         self._closed = False
         self._events: list[Event] = []
-        self._held = {"reasoning": "", "content": ""}
-        self._begun = {"reasoning": False, "content": False}
-        self.turn = Turn()
+        self._held: dict[str, list[str]] = {"reasoning": [], "content": []}
+        self._parts: dict[str, list[str]] = {"reasoning": [], "content": []}
+        self._turn = Turn()
         self._run = self._read(in_reasoning)
         next(self._run)
+
+    @property
+    def turn(self) -> Turn:
+        """What is certain of the turn so far."""
+        for kind, parts in self._parts.items():
+            self._parts[kind] = ["".join(parts)]
+            setattr(self._turn, kind, self._parts[kind][0])
+        return self._turn
 
     def feed(self, text: str) -> list[Event]:
         """Takes more text and returns what is now certain.
@@ -101,7 +116,10 @@ class TurnParser:
         """
         if self._markers is _SPELLED:
             utf8(text, "turn")
-        return self._step(text)
+        events: list[Event] = []
+        for at in range(0, len(text), MAX_STEP):
+            events += self._step(text[at : at + MAX_STEP])
+        return events
 
     def finish(self) -> list[Event]:
         """Ends the turn and returns the rest; an open call becomes a problem."""
@@ -126,13 +144,14 @@ class TurnParser:
     def _read(self, in_reasoning: bool) -> Generator[None, None, None]:
         m = self._markers
         if not in_reasoning:
-            while not self._closed and not (stripped := self._buffer.lstrip()).startswith(m.think):
-                if stripped and not m.think.startswith(stripped):
-                    break
+            # Whitespace that a turn begins with is no part of it, so it needn't be held.
+            self._buffer = self._buffer.lstrip()
+            while not self._closed and m.think.startswith(self._buffer) and self._buffer != m.think:
                 yield
-            in_reasoning = self._buffer.lstrip().startswith(m.think)
+                self._buffer = self._buffer.lstrip()
+            in_reasoning = self._buffer.startswith(m.think)
             if in_reasoning:
-                self._buffer = self._buffer.lstrip()[len(m.think) :]
+                self._buffer = self._buffer[len(m.think) :]
         if in_reasoning:
             yield from self._text("reasoning", m.end_think)
         while (yield from self._text("content", m.call)):
@@ -155,15 +174,17 @@ class TurnParser:
 
     def _emit(self, kind: str, text: str) -> None:
         """Emits text without the whitespace at its edges: the end of it is held until something follows."""
-        text = self._held[kind] + text
-        if not self._begun[kind]:
-            text = text.lstrip()
+        held, parts = self._held[kind], self._parts[kind]
+        begun = any(parts)
         kept = text.rstrip()
-        self._held[kind] = text[len(kept) :]
         if not kept:
+            if begun:
+                held.append(text)
             return
-        self._begun[kind] = True
-        setattr(self.turn, kind, getattr(self.turn, kind) + kept)
+        rest = text[len(kept) :]
+        kept = ("".join(held) + kept if begun else kept.lstrip()).translate(_SPELLING)
+        held[:] = [rest]
+        parts.append(kept)
         self._events.append(Delta(kind, kept))
 
     def _call(self) -> Generator[None, None, None]:
@@ -176,15 +197,18 @@ class TurnParser:
             if word == "</function>":
                 if (yield from self._either((m.end_call,), raw)) is None:
                     break
-                call = ToolCall(name, arguments)
-                self.turn.calls.append(call)
+                call = ToolCall(
+                    name.translate(_SPELLING),
+                    {key: value.translate(_SPELLING) for key, value in arguments.items()},
+                )
+                self._turn.calls.append(call)
                 self._events.append(call)
                 return
             key = None if word is None else (yield from self._to_bracket(raw))
             value = None if key is None else (yield from self._value(raw))
-            if key is None or value is None or key in arguments:
+            if key is None or value is None or key.translate(_SPELLING) in arguments:
                 break
-            arguments[key] = value
+            arguments[key.translate(_SPELLING)] = value
         yield from self._broken(raw)
 
     def _tag(self, opening: str, raw: list[str]) -> Generator[None, None, str | None]:
@@ -208,9 +232,11 @@ class TurnParser:
 
     def _to_bracket(self, raw: list[str]) -> Generator[None, None, str | None]:
         while (at := self._buffer.find(">")) < 0 or "\n" in self._buffer[:at]:
-            if self._closed or "\n" in self._buffer:
+            if self._closed or "\n" in self._buffer or len(self._buffer) > MAX_NAME:
                 return None
             yield
+        if at > MAX_NAME:
+            return None
         name = self._buffer[:at]
         self._take(at + 1, raw)
         return name or None
@@ -272,34 +298,59 @@ class TurnParser:
         at = self._buffer.find(end)
         self._take(len(self._buffer) if at < 0 else at + len(end), raw)
         finding = Finding.of(
-            FORM, "turn", f"call {len(self.turn.calls) + len(self.turn.problems)}",
-            expected="a function block with parameters, closed", got="".join(raw),
+            FORM, "turn", f"call {len(self._turn.calls) + len(self._turn.problems)}",
+            expected="a function block with parameters, closed", got="".join(raw).translate(_SPELLING),
         )  # fmt: skip
-        self.turn.problems.append(finding)
+        self._turn.problems.append(finding)
         self._events.append(finding)
 
 
-class IdFeed:
-    """Feeds a parser with ids: control tokens by their id, everything else as decoded text."""
+STOPS: Final = ("<|im_end|>", "<|endoftext|>")
+"""Spellings of the tokens that end a turn, where the contract's ids are not at hand."""
 
-    def __init__(self, tokenizer: Tokenizer, *, in_reasoning: bool) -> None:
+
+class IdFeed:
+    """Feeds a parser with ids: control tokens by their id, everything else as decoded text.
+
+    A marker where none is expected reads as its spelling. A stop id ends the turn and is no part of its text; ids
+    after it are not looked at.
+
+    Args:
+        tokenizer: the tokenizer of the ids.
+        in_reasoning: whether the prompt already opened the reasoning block.
+        stop_ids: the ids that end the turn; the added tokens spelled as in `STOPS` unless given.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, *, in_reasoning: bool, stop_ids: Collection[int] | None = None
+    ) -> None:
         self.parser = TurnParser(in_reasoning=in_reasoning, by_id=True)
         self._decoder = tokenizer.decoder()
+        added = tokenizer.facts.added
         marked = ("<think>", "</think>", "<tool_call>", "</tool_call>")
         self._markers = {
-            token.id: self.parser.marker(token.content)
-            for token in tokenizer.facts.added
-            if token.content in marked
+            token.id: self.parser.marker(token.content) for token in added if token.content in marked
         }
+        self._stops = frozenset(
+            [token.id for token in added if token.content in STOPS] if stop_ids is None else stop_ids
+        )
+        self._ended = False
 
     def push(self, id_: int) -> list[Event]:
         """Takes one id and returns what is now certain."""
+        if self._ended:
+            return []
+        if id_ in self._stops:
+            return self.finish()
         if id_ in self._markers:
             return self.parser.feed(self._decoder.finish() + self._markers[id_])
         return self.parser.feed(self._decoder.push(id_))
 
     def finish(self) -> list[Event]:
         """Ends the turn."""
+        if self._ended:
+            return []
+        self._ended = True
         return [*self.parser.feed(self._decoder.finish()), *self.parser.finish()]
 
 
@@ -321,9 +372,12 @@ def typed_arguments(call: ToolCall, tools: Iterable[Mapping[str, Any]]) -> dict[
     """
     declared: Mapping[str, Any] = {}
     for tool in tools:
-        function = tool.get("function", tool)
-        if function.get("name") == call.name:
-            declared = (function.get("parameters") or {}).get("properties") or {}
+        function = tool.get("function", tool) if isinstance(tool, Mapping) else None
+        if not isinstance(function, Mapping) or function.get("name") != call.name:
+            continue  # what is no declaration declares nothing
+        parameters = function.get("parameters")
+        properties = parameters.get("properties") if isinstance(parameters, Mapping) else None
+        declared = properties if isinstance(properties, Mapping) else {}
     return {
         key: _typed(value, declared.get(key), f"{call.name}.{key}") for key, value in call.arguments.items()
     }
@@ -338,6 +392,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 def _typed(text: str, schema: Any, where: str) -> Any:
     asked = schema.get("type") if isinstance(schema, Mapping) else None
     kinds = asked if isinstance(asked, list) else [asked]
+    kinds = [kind for kind in kinds if isinstance(kind, str)]
     if not any(kind in _TYPES for kind in kinds):
         return text
     try:

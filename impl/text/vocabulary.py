@@ -45,6 +45,13 @@ NOTHING = declare(
     source="field note AFN-005",
     cause="a grammar mask that allows nothing, or a graph that returned negative infinity everywhere",
 )
+MASK = declare(
+    "vocabulary.mask",
+    Authority.FORM,
+    "A grammar's mask is 32-bit little-endian words that cover the ids exactly, or one boolean for each id.",
+    source="field note AFN-005; the bit masks of public grammar engines",
+    cause="a mask of another width, byte order or length, whose bits would stand for other ids",
+)
 POLICY = declare(
     "vocabulary.policy",
     Authority.FORM,
@@ -64,19 +71,19 @@ class Vocabulary:
 
     def has_row(self, id_: int) -> bool:
         """Whether the output matrix has a row for this id."""
-        return 0 <= id_ < self.physical_rows
+        return _is_integer(id_) and 0 <= id_ < self.physical_rows
 
     def is_sampleable(self, id_: int) -> bool:
         """Whether generation may choose this id."""
-        return 0 <= id_ < self.effective_ids
+        return _is_integer(id_) and 0 <= id_ < self.effective_ids
 
     def has_text(self, id_: int) -> bool:
         """Whether the tokenizer decodes this id to text; ids beyond its own decode to nothing."""
-        return 0 <= id_ < self.effective_ids
+        return _is_integer(id_) and 0 <= id_ < self.effective_ids
 
     def is_stop(self, id_: int) -> bool:
         """Whether generation ends after this id."""
-        return id_ in self._stops
+        return _is_integer(id_) and id_ in self._stops
 
     def bounded(self, ids: Sequence[int], where: str, *, rows: int | None = None) -> list[int]:
         """Returns ids as they are, each inside the domain of a consumer; the n-gram hash and the embedding use this.
@@ -91,8 +98,8 @@ class Vocabulary:
         """
         limit = self.effective_ids if rows is None else rows
         for index, one in enumerate(ids):
-            if type(one) is bool or not 0 <= one < limit or one != int(one):
-                raise _broken(ID, f"{where}[{index}]", f"an id in [0, {limit})", one)
+            if not _is_integer(one) or not 0 <= one < limit:
+                raise _broken(ID, f"{where}[{index}]", f"an integer in [0, {limit})", _shown(one))
         return [int(one) for one in ids]
 
     def masked(self, logits: Floats, allowed: "npt.NDArray[np.uint32] | None" = None) -> Floats:
@@ -100,25 +107,28 @@ class Vocabulary:
 
         Args:
             logits: float [physical_rows].
-            allowed: a grammar's bit mask, uint32 [ceil(effective_ids / 32)], bit i of word w for id 32 w + i; bits
-                beyond the tokenizer's ids count for nothing.
+            allowed: a grammar's bit mask, uint32 or int32, little-endian, [ceil(effective_ids / 32)] or
+                [ceil(physical_rows / 32)], bit i of word w for id 32 w + i; bits beyond the tokenizer's ids count for
+                nothing. Or bool [effective_ids].
 
         Returns:
             float [physical_rows], negative infinity wherever an id may not be chosen.
 
         Raises:
-            ContractError: vocabulary.logits.width, vocabulary.logits.value or vocabulary.logits.empty.
+            ContractError: vocabulary.logits.width, vocabulary.logits.value, vocabulary.logits.empty or
+                vocabulary.mask.
         """
         import numpy as np
 
+        if not isinstance(logits, np.ndarray) or not np.issubdtype(logits.dtype, np.floating):
+            kind = logits.dtype if isinstance(logits, np.ndarray) else type(logits).__name__
+            raise _broken(VALUE, "logits", "an array of floating-point numbers", kind)
         if logits.shape != (self.physical_rows,):
             raise _broken(WIDTH, "logits", f"shape ({self.physical_rows},)", logits.shape)
         out = np.full_like(logits, -np.inf)
         out[: self.effective_ids] = logits[: self.effective_ids]
         if allowed is not None:
-            bits = np.unpackbits(allowed.view(np.uint8), bitorder="little")
-            kept = np.zeros(self.effective_ids, dtype=bool)
-            kept[: min(len(bits), self.effective_ids)] = bits[: self.effective_ids].astype(bool)
+            kept = self._kept(allowed)
             out[: self.effective_ids][~kept] = -np.inf
         bad = np.flatnonzero(np.isnan(out) | np.isposinf(out))
         if bad.size:
@@ -128,6 +138,24 @@ class Vocabulary:
         if not np.isfinite(out).any():
             raise _broken(NOTHING, "logits", "an id to choose", "negative infinity everywhere")
         return out
+
+    def _kept(self, allowed: object) -> "npt.NDArray[np.bool_]":
+        """Returns for each id that the tokenizer knows whether the grammar allows it."""
+        import numpy as np
+
+        words = {-(-count // 32) for count in (self.effective_ids, self.physical_rows)}
+        if isinstance(allowed, np.ndarray):
+            if allowed.dtype == np.bool_ and allowed.shape == (self.effective_ids,):
+                return allowed
+            if allowed.dtype in (np.dtype("<u4"), np.dtype("<i4")) and allowed.shape in {(n,) for n in words}:
+                octets = np.ascontiguousarray(allowed).view(np.uint8)
+                return np.unpackbits(octets, bitorder="little")[: self.effective_ids].astype(bool)
+            got = f"{allowed.dtype.str} of shape {allowed.shape}"
+        else:
+            got = type(allowed).__name__
+        raise _broken(
+            MASK, "allowed", f"{min(words)} little-endian 32-bit words or {self.effective_ids} booleans", got
+        )
 
     def greedy(self, logits: Floats, allowed: "npt.NDArray[np.uint32] | None" = None) -> int:
         """Returns the id with the largest logit, the smallest such id among equals."""
@@ -154,11 +182,22 @@ class Vocabulary:
         """
         import numpy as np
 
-        if not temperature > 0 or not 0 < top_p <= 1 or (top_k is not None and top_k < 1):
+        numbers = all(
+            isinstance(one, (int, float, np.integer, np.floating)) and not isinstance(one, bool)
+            for one in (temperature, top_p)
+        )
+        whole = top_k is None or _is_integer(top_k)
+        if (
+            not numbers
+            or not whole
+            or not 0 < temperature < float("inf")
+            or not 0 < top_p <= 1
+            or (top_k is not None and top_k < 1)
+        ):
             raise _broken(
                 POLICY,
                 "policy",
-                "temperature > 0, 0 < top_p <= 1, top_k >= 1",
+                "finite temperature > 0, 0 < top_p <= 1, whole top_k >= 1",
                 f"{temperature}, {top_p}, {top_k}",
             )
         scores = self.masked(logits, allowed).astype(np.float64)
@@ -185,3 +224,17 @@ class Vocabulary:
 
 def _broken(code: str, where: str, expected: object, got: object) -> ContractError:
     return ContractError(Finding.of(code, "vocabulary", where, expected=expected, got=got))
+
+
+def _is_integer(value: object) -> bool:
+    """Whether a value is a whole number of Python or NumPy: booleans, floats and texts are not."""
+    return hasattr(type(value), "__index__") and type(value).__name__ not in {"bool", "bool_"}
+
+
+def _shown(value: object) -> object:
+    """Returns what a finding may print: a number too long for Python's own conversion by its size."""
+    return (
+        f"an integer of {value.bit_length()} bits"
+        if isinstance(value, int) and value.bit_length() > 128
+        else value
+    )

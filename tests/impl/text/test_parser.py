@@ -199,3 +199,74 @@ def test_an_argument_of_another_type_is_refused(key: str, value: str) -> None:
     with pytest.raises(ContractError) as caught:
         typed_arguments(ToolCall("f", {key: value}), TOOLS)
     assert (caught.value.finding.code, caught.value.finding.where) == ("turn.call.value", f"f.{key}")
+
+
+def turn_by_ids(pieces: list[str | int], *, in_reasoning: bool) -> Turn:
+    """Feeds control tokens by id (an int) and everything else as data."""
+    feed = IdFeed(ENGINE, in_reasoning=in_reasoning)
+    for piece in pieces:
+        for one in [piece] if isinstance(piece, int) else ENGINE.encode_data(piece):
+            feed.push(one)
+    feed.finish()
+    return feed.parser.turn
+
+
+def control(spelling: str) -> int:
+    return ENGINE.encode_trusted(spelling)[0]
+
+
+@pytest.mark.parametrize("spelling", ["<think>", "<tool_call>", "</tool_call>"])
+def test_a_marker_id_inside_reasoning_reads_as_its_spelling(spelling: str) -> None:
+    assert turn_by_ids(["a", control(spelling), "b"], in_reasoning=True) == Turn(reasoning=f"a{spelling}b")
+
+
+@pytest.mark.parametrize("spelling", ["<think>", "</think>", "</tool_call>"])
+def test_a_marker_id_inside_content_reads_as_its_spelling(spelling: str) -> None:
+    assert turn_by_ids(["a", control(spelling), "b"], in_reasoning=False) == Turn(content=f"a{spelling}b")
+
+
+@pytest.mark.parametrize("spelling", ["<think>", "<tool_call>", "</tool_call>"])
+def test_a_marker_id_inside_an_argument_reads_as_its_spelling(spelling: str) -> None:
+    turn = turn_by_ids(
+        [
+            control("<tool_call>"), "\n<function=f>\n<parameter=a>\nx", control(spelling),
+            "y\n</parameter>\n</function>\n", control("</tool_call>"),
+        ],
+        in_reasoning=False,
+    )  # fmt: skip
+    assert [dict(call.arguments) for call in turn.calls] == [{"a": f"x{spelling}y"}]
+
+
+def test_a_broken_call_by_ids_shows_spellings_only() -> None:
+    turn = turn_by_ids([control("<tool_call>"), "junk", control("<think>")], in_reasoning=False)
+    assert [problem.got for problem in turn.problems] == ["<tool_call>junk<think>"]
+
+
+@pytest.mark.parametrize("stop", ["<|im_end|>", "<|endoftext|>"])
+def test_a_stop_id_ends_the_turn_and_is_no_text(stop: str) -> None:
+    turn = turn_by_ids(["hello", control(stop), "more", control("<tool_call>")], in_reasoning=False)
+    assert turn == Turn(content="hello")
+
+
+def test_the_stop_ids_of_a_contract_are_taken_instead() -> None:
+    feed = IdFeed(ENGINE, in_reasoning=False, stop_ids=[control("<|im_start|>")])
+    for one in [*ENGINE.encode_data("a"), control("<|im_end|>"), control("<|im_start|>")]:
+        feed.push(one)
+    assert feed.push(ENGINE.encode_data("b")[0]) == []
+    assert feed.parser.turn == Turn(content="a<|im_end|>")
+
+
+def test_a_name_of_a_thousand_characters_is_read_and_a_longer_one_is_no_name() -> None:
+    call = "<tool_call><function={}></function></tool_call>"
+    assert [one.name for one in parse_turn(call.format("n" * 1024), in_reasoning=False).calls] == ["n" * 1024]
+    longer = parse_turn(call.format("n" * 1025), in_reasoning=False)
+    assert (longer.calls, [one.code for one in longer.problems]) == ([], ["turn.call.form"])
+
+
+@pytest.mark.parametrize(
+    "tools",
+    [[None], [{"function": None}], [{"name": "f", "parameters": []}], [{"name": "f", "parameters": {"properties": []}}],
+     [{"name": "f", "parameters": {"properties": {"a": {"type": {}}}}}]],
+)  # fmt: skip
+def test_a_tool_that_declares_nothing_leaves_arguments_text(tools: list[Any]) -> None:
+    assert typed_arguments(ToolCall("f", {"a": "1"}), tools) == {"a": "1"}

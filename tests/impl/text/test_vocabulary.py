@@ -143,3 +143,66 @@ def test_a_consumer_of_ids_bounds_them(bad: int) -> None:
 
 def test_a_consumer_may_name_a_wider_domain() -> None:
     assert V.bounded([248_319], "embedding", rows=248_320) == [248_319]
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        np.ones(7_753, dtype="<i8"), np.ones(7_753, dtype="<u8"), np.ones(7_753, dtype=">u4"), np.ones(7_753, dtype="<f4"),
+        np.ones(5, dtype="<u4"), np.ones(8_000, dtype="<u4"), np.ones((1, 7_753), dtype="<u4"), np.ones(7_753, dtype=bool),
+        [1] * 7_753,
+    ],
+    ids=["int64", "uint64", "big-endian", "float", "short", "long", "matrix", "few booleans", "list"],
+)  # fmt: skip
+def test_a_mask_of_another_form_is_refused(mask: object) -> None:
+    with pytest.raises(ContractError) as caught:
+        V.greedy(dominated(), mask)  # type: ignore[arg-type]
+    assert (caught.value.finding.code, caught.value.finding.where) == ("vocabulary.mask", "allowed")
+
+
+@pytest.mark.parametrize("kind", ["<u4", "<i4"])
+def test_a_strided_mask_of_words_allows_what_its_bits_say(kind: str) -> None:
+    words = np.zeros(7_753, dtype=kind)
+    words[1] = 1 << 3
+    assert V.greedy(dominated(), np.repeat(words, 2)[::2]) == 35
+
+
+def test_a_mask_may_be_one_boolean_for_each_id() -> None:
+    assert V.greedy(dominated(), np.arange(248_077) == 35) == 35
+
+
+@pytest.mark.parametrize(
+    "logits", [[0.0] * 248_320, np.zeros(248_320, dtype=np.int32)], ids=["list", "integers"]
+)
+def test_logits_that_are_no_array_of_floats_are_refused(logits: object) -> None:
+    with pytest.raises(ContractError) as caught:
+        V.greedy(logits)  # type: ignore[arg-type]
+    assert (caught.value.finding.code, caught.value.finding.where) == ("vocabulary.logits.value", "logits")
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [{"top_k": 2.5}, {"top_k": True}, {"top_k": "a"}, {"temperature": "a"}, {"temperature": float("inf")}, {"top_p": None}],
+    ids=str,
+)  # fmt: skip
+def test_a_policy_of_another_type_is_refused(policy: dict[str, object]) -> None:
+    with pytest.raises(ContractError) as caught:
+        V.distribution(dominated(), **policy)  # type: ignore[arg-type]
+    assert (caught.value.finding.code, caught.value.finding.where) == ("vocabulary.policy", "policy")
+
+
+@pytest.mark.parametrize(
+    "id_",
+    [None, "a", 0.0, 1.5, float("nan"), True, np.True_, 1 << 20000, -1 << 20000],
+    ids=lambda one: type(one).__name__,
+)
+def test_what_is_no_integer_of_the_domain_is_refused_with_its_place(id_: object) -> None:
+    with pytest.raises(ContractError) as caught:
+        V.bounded([0, id_], "ple")  # type: ignore[list-item]
+    assert (caught.value.finding.code, caught.value.finding.where) == ("vocabulary.id", "ple[1]")
+
+
+@pytest.mark.parametrize("id_", [0.5, float("nan"), "a", True])
+def test_what_is_no_integer_is_no_id(id_: object) -> None:
+    questions = (V.has_row, V.is_sampleable, V.has_text, V.is_stop)
+    assert [ask(id_) for ask in questions] == [False] * 4  # type: ignore[arg-type]
