@@ -371,7 +371,8 @@ def typed_arguments(call: ToolCall, tools: Iterable[Mapping[str, Any]]) -> dict[
         ContractError: turn.call.value, when a text is not JSON of the declared type.
     """
     declared: Mapping[str, Any] = {}
-    for tool in tools:
+    offered: Iterable[object] = tools
+    for tool in offered:
         function = tool.get("function", tool) if isinstance(tool, Mapping) else None
         if not isinstance(function, Mapping) or function.get("name") != call.name:
             continue  # what is no declaration declares nothing

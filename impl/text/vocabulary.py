@@ -120,8 +120,9 @@ class Vocabulary:
         """
         import numpy as np
 
-        if not isinstance(logits, np.ndarray) or not np.issubdtype(logits.dtype, np.floating):
-            kind = logits.dtype if isinstance(logits, np.ndarray) else type(logits).__name__
+        given: object = logits
+        if not isinstance(given, np.ndarray) or not np.issubdtype(given.dtype, np.floating):
+            kind = given.dtype if isinstance(given, np.ndarray) else type(given).__name__
             raise _broken(VALUE, "logits", "an array of floating-point numbers", kind)
         if logits.shape != (self.physical_rows,):
             raise _broken(WIDTH, "logits", f"shape ({self.physical_rows},)", logits.shape)
@@ -182,9 +183,10 @@ class Vocabulary:
         """
         import numpy as np
 
+        given: tuple[object, ...] = (temperature, top_p)
         numbers = all(
             isinstance(one, (int, float, np.integer, np.floating)) and not isinstance(one, bool)
-            for one in (temperature, top_p)
+            for one in given
         )
         whole = top_k is None or _is_integer(top_k)
         if (
