@@ -102,6 +102,8 @@ def scalar(kind: ValueType, value: float | bool | str) -> Value:
     Raises:
         ValueError: when the value doesn't fit the type.
     """
+    if kind is ValueType.ARRAY:
+        raise ValueError("an array is made by `array`")
     if kind is ValueType.STRING:
         if not isinstance(value, str):
             raise ValueError(f"{value!r} is not text")

@@ -12,7 +12,7 @@ from typing import Final
 
 from assay.impl.stores.blocks import GGML, Block, row_bytes
 from assay.impl.stores.extents import SYSTEM, Extent, Filesystem
-from assay.impl.stores.gguf import DEFAULT_ALIGNMENT, Entry, align_up, read_gguf
+from assay.impl.stores.gguf import DEFAULT_ALIGNMENT, MAX_NAME_BYTES, MAX_RANK, Entry, align_up, read_gguf
 from assay.impl.stores.gguf_rules import judge_gguf
 from assay.impl.stores.gguf_values import ValueType, encoded
 from assay.impl.stores.publication import Draft, publish
@@ -74,13 +74,16 @@ def plan_gguf(
 
     Raises:
         ContractError: codec.blocks.cover, for a row that isn't whole blocks.
-        ValueError: for an unknown type or an unusable general.alignment.
+        ValueError: for an unusable general.alignment, name, rank, dimension or page.
     """
+    for tensor in tensors:
+        _check(tensor)
     alignment = DEFAULT_ALIGNMENT
     for entry in entries:
         if entry.key == "general.alignment":
             number = entry.value.python()
-            if entry.value.type is not ValueType.UINT32 or not isinstance(number, int) or number < 1:
+            is_power = isinstance(number, int) and 1 <= number <= 1 << 30 and not number & (number - 1)
+            if entry.value.type is not ValueType.UINT32 or not isinstance(number, int) or not is_power:
                 raise ValueError(f"general.alignment {entry.value.shown()}")
             alignment = number
     body = metadata if metadata is not None else b"".join(_entry(entry) for entry in entries)
@@ -159,8 +162,24 @@ def _entry(entry: Entry) -> bytes:
     return _name(entry.key) + encoded(entry.value)
 
 
+def _check(tensor: Planned) -> None:
+    where = tensor.name
+    if not 1 <= len(tensor.dimensions) <= MAX_RANK:
+        raise ValueError(f"{where!r} has {len(tensor.dimensions)} dimensions, not 1..{MAX_RANK}")
+    if any(not 1 <= extent < 1 << 63 for extent in tensor.dimensions):
+        raise ValueError(f"{where!r} has a dimension outside 1..2^63 - 1: {tensor.dimensions}")
+    page = tensor.page or 1
+    if page < 1 or page & (page - 1):
+        raise ValueError(f"{where!r} asks for pages of {page}, which is no power of two")
+
+
 def _name(text: str) -> bytes:
-    data = text.encode("utf-8")
+    try:
+        data = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{text!r} is not Unicode text: {error.reason}") from None
+    if not 1 <= len(data) <= MAX_NAME_BYTES:
+        raise ValueError(f"a name of {len(data)} bytes, not 1..{MAX_NAME_BYTES}")
     return struct.pack("<Q", len(data)) + data
 
 

@@ -7,12 +7,15 @@ import platform
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.provenance.benchmarks import BENCHMARKS
 from assay.provenance.output import emit, emit_json, output_format, say
 from assay.spec.errors import usage_error
 from assay.spec.verdicts import ExitCode
+
+if TYPE_CHECKING:
+    from assay.spec.documents.bench import BenchResult
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,11 +35,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rounds", type=int, default=3, help="repetitions of each figure, a median is shown (default: 3)"
     )
+    parser.add_argument("--fail-on-miss", action="store_true", help="exit 1 when a target is missed")
     parser.add_argument("--seed", type=int, default=0, help="seed of all randomness (default: 0)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs benchmarks and prints their figures; a target that is missed is shown, and is no error."""
+    """Runs benchmarks and prints their figures; missed targets are listed, and are an error with --fail-on-miss."""
     if arguments.list:
         width = max(map(len, BENCHMARKS))
         emit("\n".join(f"{name:<{width}}  {title}" for name, (_, title) in BENCHMARKS.items()))
@@ -53,30 +57,45 @@ def run(arguments: argparse.Namespace) -> int:
     results = [_one(name, arguments) for name in names]
     from assay.spec.documents.bench import Bench
 
-    document = Bench(environment=_environment(), benchmarks=results).model_dump(by_alias=True)
+    missed = [
+        f"{one.name}: {figure.name}"
+        for one in results
+        for figure in one.measurements
+        if figure.target is not None and not figure.target.met
+    ]
+    document = Bench(environment=_environment(), benchmarks=results, targets_missed=missed).model_dump(
+        by_alias=True
+    )
     if output_format(arguments) == "json":
         emit_json(document)
     else:
         emit("\n".join(_lines(document)))
-    return ExitCode.OK
+    return ExitCode.FAILED if missed and arguments.fail_on_miss else ExitCode.OK
 
 
-def _one(name: str, arguments: argparse.Namespace) -> Any:
+def _one(name: str, arguments: argparse.Namespace) -> "BenchResult":
     from assay.provenance.benchmarks.base import BenchContext, BenchmarkNotRunError, timed
     from assay.spec.documents.bench import BenchResult
 
     module, title = BENCHMARKS[name]
     if not arguments.quiet:
         say(f"{name}: {title}")
-    measurements, reason = [], ""
+    measurements, reason, not_measured = [], "", []
     with tempfile.TemporaryDirectory(prefix="assay-bench-", dir=arguments.dir) as folder, timed() as watch:
         context = BenchContext(Path(folder), arguments.size, arguments.seed, arguments.rounds)
         try:
-            measurements = importlib.import_module(module).run(context)
+            benchmark = importlib.import_module(module)
+            not_measured = list(getattr(benchmark, "NOT_MEASURED", ()))
+            measurements = benchmark.run(context)
         except BenchmarkNotRunError as error:
             reason = str(error)
     return BenchResult(
-        name=name, title=title, seconds=round(watch.seconds, 3), measurements=measurements, not_run=reason
+        name=name,
+        title=title,
+        seconds=round(watch.seconds, 3),
+        measurements=measurements,
+        not_run=reason,
+        not_measured=not_measured,
     )
 
 
@@ -107,4 +126,9 @@ def _lines(document: dict[str, Any]) -> list[str]:
                 sign = ">=" if aim["bound"] == "at-least" else "<="
                 text += f"  [{'met' if aim['met'] else 'MISSED'}: {aim['of']} {sign} {aim['value']:g}]"
             lines += [text, f"      {figure['conditions']}"]
+        lines += [f"  not measured: {peer}" for peer in one["not_measured"]]
+    aims = [figure["target"] for one in document["benchmarks"] for figure in one["measurements"]]
+    missed = document["targets_missed"]
+    lines.append(f"targets: {sum(aim is not None for aim in aims)}, MISSED: {len(missed)}")
+    lines += [f"  MISSED  {name}" for name in missed]
     return lines

@@ -33,18 +33,23 @@ class Measurement(Document):
 
 
 class BenchResult(Document):
-    """The figures of one benchmark, or why it could not be run."""
+    """The figures of one benchmark, or why it could not be run.
+
+    `not_measured` names peers that the benchmark should be compared with and was not.
+    """
 
     name: str
     title: str
     seconds: float
     measurements: list[Measurement]
     not_run: str = ""
+    not_measured: list[str] = Field(default_factory=list)
 
 
 class Bench(Document):
-    """The result of `assay bench`."""
+    """The result of `assay bench`; `targets_missed` has one line a target that was not met."""
 
     schema_: Literal["assay.bench/1"] = Field("assay.bench/1", alias="schema")
     environment: dict[str, str]
     benchmarks: list[BenchResult]
+    targets_missed: list[str] = Field(default_factory=list)

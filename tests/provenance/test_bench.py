@@ -52,3 +52,20 @@ def test_a_target_is_met_at_its_bound(bound: str, value: float, met: bool) -> No
     found = measurement("x", value, "s", "", reference=("y", 10.0), target=("ratio", bound, 0.9))
     assert found.target is not None
     assert (found.ratio, found.target.met) == (value / 10, met)
+
+
+@pytest.mark.parametrize(("options", "code"), [([], 0), (["--fail-on-miss"], 1)])
+def test_a_missed_target_is_in_the_summary_and_on_request_in_the_exit_code(
+    options: list[str], code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from assay.provenance.benchmarks import stores_rows
+
+    figures = [
+        measurement("slow", 9.0, "us", "here", target=("value", "at-most", 1.0)),
+        measurement("fast", 0.5, "us", "here", target=("value", "at-most", 1.0)),
+    ]
+    monkeypatch.setattr(stores_rows, "run", lambda _: figures)
+    assert main(["bench", "stores.rows", "--format", "pretty", "-q", *options]) == code
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2:] == ["targets: 2, MISSED: 1", "  MISSED  stores.rows: slow"]
+    assert any(line.startswith("  not measured: LMDB") for line in lines)

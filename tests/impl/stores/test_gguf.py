@@ -437,3 +437,27 @@ def test_more_records_than_the_limit_are_refused_before_they_are_read(tmp_path: 
 def test_text_that_is_no_unicode_is_a_value_error() -> None:
     with pytest.raises(ValueError, match="not Unicode text"):
         scalar(ValueType.STRING, "\ud800")
+
+
+@pytest.mark.parametrize(
+    ("planned", "words"),
+    [
+        (Planned("a", (), 24), "0 dimensions"),
+        (Planned("a", (1,) * 9, 24), "9 dimensions"),
+        (Planned("a", (-4,), 24), "a dimension outside"),
+        (Planned("a", (0,), 24), "a dimension outside"),
+        (Planned("a", (2**64,), 24), "a dimension outside"),
+        (Planned("", (4,), 24), "a name of 0 bytes"),
+        (Planned("\ud800", (4,), 24), "not Unicode text"),
+        (Planned("a", (4,), 24, page=100), "no power of two"),
+    ],
+)
+def test_a_tensor_that_can_not_be_written_is_refused_while_planning(planned: Planned, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        plan_gguf([], [planned])
+
+
+@pytest.mark.parametrize("alignment", [0, 48, 1 << 31])
+def test_an_alignment_that_the_reader_refuses_is_not_planned(alignment: int) -> None:
+    with pytest.raises(ValueError, match="alignment"):
+        plan_gguf([Entry("general.alignment", scalar(ValueType.UINT32, alignment))], [])
