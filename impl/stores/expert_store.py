@@ -128,7 +128,13 @@ class Record:
     layer: Layer
 
     def component(self, role: int) -> memoryview:
-        """Returns the bytes of gate (0), up (1) or down (2)."""
+        """Returns the bytes of gate (0), up (1) or down (2).
+
+        Raises:
+            ContractError: expert-store.place.
+        """
+        if not 0 <= role < len(self.layer.components):
+            raise _no_place("role", f"0..{len(self.layer.components) - 1}", role)
         one = self.layer.components[role]
         return memoryview(self.data)[one.record_offset : one.record_offset + one.expert_bytes]
 

@@ -131,6 +131,9 @@ def test_family_4_at_its_true_size_is_written_and_opened_without_its_payload(tmp
         assert refusal(lambda: store.read_record(0, 512)) == ("expert-store.place", "layer 0 expert")
         assert refusal(lambda: store.layer(48)) == ("expert-store.place", "layer")
         assert refusal(lambda: store.locate(0, 0, 3)) == ("expert-store.place", "role")
+        record = store.read_record(0, 0)
+        for role in (-1, 3):
+            assert refusal(lambda role=role: record.component(role)) == ("expert-store.place", "role")
 
 
 def roles_exchanged(manifest: Manifest) -> Manifest:
