@@ -61,7 +61,8 @@ def render(
     Raises:
         ChatRefusal: empty, media, effort, query, role or system, in the published order.
     """
-    thinking = options.get("enable_thinking", True)
+    asked = options.get("enable_thinking", True)  # null is neither absent, nor true, nor false
+    thinking, opened = asked is True, asked is not False
     effort = options.get("reasoning_effort", "xhigh")
     last_query = _judged(messages, thinking, effort)
     lead = literals[f"effort.{effort}"] if thinking and effort != "medium" else ""
@@ -101,7 +102,7 @@ def render(
             if index + 1 == len(messages) or messages[index + 1]["role"] != "tool":
                 template("<|im_end|>\n")
     if options.get("add_generation_prompt"):
-        template("<|im_start|>assistant\n<think>\n" + ("" if thinking else "\n</think>\n\n"))
+        template("<|im_start|>assistant\n<think>\n" + ("" if opened else "\n</think>\n\n"))
     return out
 
 

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from assay.impl.text.collector import collector_paused
+from assay.impl.text.facts import FORM, finding, load_file
 from assay.impl.text.segments import Prompt, prompt_of
 from assay.impl.text.template import MAX_DEPTH, ChatTemplate
 from assay.spec.clauses import Authority, declare
-from assay.spec.errors import ContractError, Finding
+from assay.spec.errors import AdmissionError, ContractError, Finding
 from assay.spec.text import TextContract
 
 _NOTE: Final = "field note AFN-006; the published chat template"
@@ -83,6 +84,9 @@ SYSTEM = declare(
     source=_NOTE, cause="a second or late system message",
 )  # fmt: skip
 _SWITCHES: Final = ("enable_thinking", "preserve_thinking", "add_generation_prompt", "add_vision_id")
+REASONING_NAMES: Final = ("reasoning_content", "thinking", "reasoning")
+"""Names under which callers pass reasoning; the first that is given counts, as in the public library."""
+MEDIA_KINDS: Final = ("image", "image_url", "video")
 _OPTIONS: Final = frozenset({*_SWITCHES, "reasoning_effort", "tools"})
 
 
@@ -105,8 +109,19 @@ class ChatRenderer:
 
     @classmethod
     def of_directory(cls, directory: Path, contract: TextContract) -> "ChatRenderer":
-        """Reads `chat_template.jinja` of a checkpoint."""
-        return cls((directory / "chat_template.jinja").read_text(encoding="utf-8"), contract)
+        """Reads `chat_template.jinja` of a checkpoint.
+
+        Raises:
+            AdmissionError: tokenizer.form, when it is absent, too large or not UTF-8.
+            ContractError: chat.template.syntax.
+        """
+        name = "chat_template.jinja"
+        try:
+            text = load_file(directory / name).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise AdmissionError(finding(FORM, name, "UTF-8", str(error))) from None
+        # Line ends as a file that is read as text has them, which is how upstream reads it.
+        return cls(text.replace("\r\n", "\n").replace("\r", "\n"), contract)
 
     def render(
         self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any] | None = None
@@ -117,15 +132,14 @@ class ChatRenderer:
             ContractError: the first finding of `judge_request`, or what the template itself refuses.
             OriginError: chat.origin.lost, when the template needs an operation that loses origins.
         """
-        chosen = dict(options or {})
+        chosen = {} if options is None else options
         findings = judge_request(messages, chosen, self._contract)
         if findings:
             raise ContractError(findings[0])
-        # As upstream does: a key whose value is null is an absent key, in messages and among the options.
-        kept = [{key: value for key, value in message.items() if value is not None} for message in messages]
-        variables = {key: value for key, value in chosen.items() if value is not None}
+        # As upstream does: a key whose value is null is an absent key in messages; an option keeps its null.
+        kept = [_standard(message) for message in messages]
         with collector_paused():
-            pieces = self._template.render({**variables, "messages": kept}, vocabulary=self._vocabulary)
+            pieces = self._template.render({**chosen, "messages": kept}, vocabulary=self._vocabulary)
             return prompt_of(pieces, self._contract.control_atoms)
 
 
@@ -145,10 +159,12 @@ def judge_request(messages: Any, options: Mapping[str, Any], contract: TextContr
         findings += _message(message, f"messages[{index}]")
     for index, message in enumerate(messages):
         findings += _media(message.get("content"), f"messages[{index}].content")
+    # A null switch is neither absent nor true: the published template then looks at no effort. A null effort isn't
+    # absent either, and no effort of the set.
     effort = options.get("reasoning_effort")
     if (
-        options.get("enable_thinking") in {None, True}
-        and effort is not None
+        options.get("enable_thinking", True) is True
+        and "reasoning_effort" in options
         and effort not in contract.efforts
     ):
         findings.append(_finding(EFFORT, "reasoning_effort", f"one of {', '.join(contract.efforts)}", effort))
@@ -167,10 +183,19 @@ def judge_request(messages: Any, options: Mapping[str, Any], contract: TextContr
     return findings
 
 
-def _arguments(messages: Any, options: Mapping[str, Any]) -> list[Finding]:
+def _standard(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a message without nulls, its reasoning under the one name that templates of this family read."""
+    kept = {key: value for key, value in message.items() if value is not None}
+    given = [kept.pop(name) for name in REASONING_NAMES if name in kept]
+    return {**kept, REASONING_NAMES[0]: given[0]} if given else kept
+
+
+def _arguments(messages: Any, options: Any) -> list[Finding]:
+    if not isinstance(options, dict):
+        return [_finding(ARGUMENT, "options", "an object", type(options).__name__)]
     findings = [
-        _finding(ARGUMENT, name, f"one of {', '.join(sorted(_OPTIONS))}", name)
-        for name in sorted(set(options) - _OPTIONS)
+        _finding(ARGUMENT, str(name), f"one of {', '.join(sorted(_OPTIONS))}", name)
+        for name in sorted(set(options) - _OPTIONS, key=str)
     ]
     findings += [
         _finding(ARGUMENT, name, "true or false", options[name])
@@ -217,11 +242,11 @@ def _message(message: Mapping[str, Any], where: str) -> list[Finding]:
                 findings.append(_finding(CONTENT, f"{here}.text", "text", part.get("type", "no text")))
     elif not isinstance(content, (str, type(None))):
         findings.append(_finding(CONTENT, f"{where}.content", "text, null or parts", type(content).__name__))
-    reasoning = message.get("reasoning_content")
-    if not isinstance(reasoning, (str, type(None))):
-        findings.append(
-            _finding(CONTENT, f"{where}.reasoning_content", "text or null", type(reasoning).__name__)
-        )
+    findings += [
+        _finding(CONTENT, f"{where}.{name}", "text or null", type(message[name]).__name__)
+        for name in REASONING_NAMES
+        if not isinstance(message.get(name), (str, type(None)))
+    ]
     calls = message.get("tool_calls")
     if calls is None:
         return findings
@@ -260,9 +285,8 @@ def _media(content: Any, where: str) -> list[Finding]:
 
 
 def _is_media(part: Mapping[str, Any]) -> bool:
-    return any(key in part for key in ("image", "image_url", "video")) or part.get("type") in {
-        "image", "image_url", "video",
-    }  # fmt: skip
+    kind = part.get("type")
+    return any(name in part or (isinstance(kind, str) and kind == name) for name in MEDIA_KINDS)
 
 
 def _is_query(message: Mapping[str, Any]) -> bool:

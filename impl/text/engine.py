@@ -168,7 +168,15 @@ def _closed(facts: TokenizerFacts) -> None:
         raise AdmissionError(
             finding(BYTES, "vocabulary", "all 256 byte symbols", f"no byte 0x{lacking[0]:02x}")
         )
+    strange = set("".join(facts.vocabulary)) - set(ALPHABET)
+    if strange:
+        raise AdmissionError(
+            finding(BYTES, "vocabulary", "tokens of byte symbols", f"U+{ord(min(strange)):04X}")
+        )
     for rank, (left, right) in enumerate(facts.merges):
+        for symbol in (left, right):
+            if symbol not in facts.vocabulary:
+                raise AdmissionError(finding(BYTES, f"merges[{rank}]", "symbols of the vocabulary", symbol))
         if left + right not in facts.vocabulary:
             raise AdmissionError(
                 finding(BYTES, f"merges[{rank}]", "a result in the vocabulary", left + right)

@@ -43,6 +43,7 @@ REFUSED_NODES: Final = (
     nodes.DerivedContextReference, nodes.OverlayScope,
 )  # fmt: skip
 MAX_POWER_BITS: Final = 1024
+_ABSENT: Final = object()  # not None, which a namespace may hold
 
 
 class Function:
@@ -198,7 +199,7 @@ class ProvenanceEnvironment(ImmutableSandboxedEnvironment):
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Returns `obj.attribute` as plain Jinja would: a method of the value's type first, then an item."""
         method = self._method(obj, attribute)
-        if method is not None:
+        if method is not _ABSENT:
             return method
         key = self._names.get(attribute)
         if key is None:
@@ -213,9 +214,11 @@ class ProvenanceEnvironment(ImmutableSandboxedEnvironment):
         try:
             found = self._subscript(obj, argument)
         except (TypeError, LookupError, AttributeError):
-            method = self._method(obj, name) if name is not None else None
+            method = self._method(obj, name) if name is not None else _ABSENT
             return (
-                method if method is not None else self._missing(obj, name if name is not None else argument)
+                method
+                if method is not _ABSENT
+                else self._missing(obj, name if name is not None else argument)
             )
         return found
 
@@ -233,7 +236,7 @@ class ProvenanceEnvironment(ImmutableSandboxedEnvironment):
         raise TypeError(f"{type(obj).__name__!r} object is not subscriptable")
 
     def _method(self, obj: Any, name: str) -> Any:
-        """Returns the attribute that plain Jinja would find on a value, None if it has none."""
+        """Returns the attribute that plain Jinja would find on a value, `_ABSENT` if it has none."""
         if isinstance(obj, Rope):
             return self._from_table(obj, name, TEXT_METHODS, str)
         if isinstance(obj, dict):
@@ -248,11 +251,11 @@ class ProvenanceEnvironment(ImmutableSandboxedEnvironment):
             try:
                 return getattr(obj, name)
             except AttributeError:
-                return None
+                return _ABSENT
         if obj is None or isinstance(obj, (bool, int, float)):
             if hasattr(obj, name):
                 raise refuse(f"attribute {name}", f"of a {type(obj).__name__}")
-            return None
+            return _ABSENT
         if name.startswith("_"):
             return self.unsafe_undefined(obj, name)
         raise refuse(f"attribute {name}", f"of an object of type {type(obj).__name__}")
@@ -261,7 +264,7 @@ class ProvenanceEnvironment(ImmutableSandboxedEnvironment):
         if name in table:
             return Method(name, table[name], obj)
         if not hasattr(plain, name):
-            return None
+            return _ABSENT
         stand_in = plain()
         if name.startswith("_") or not self.is_safe_attribute(stand_in, name, None):
             return self.unsafe_undefined(stand_in, name)

@@ -5,6 +5,7 @@
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,15 @@ BYTES = declare(
     cause="a pruned vocabulary",
 )
 MAX_FILE_BYTES: Final = 64 << 20
+MAX_ID: Final = (1 << 31) - 1
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+_KEYS: Final = frozenset({
+    "version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "model",
+})  # fmt: skip
+_MODEL_KEYS: Final = frozenset({
+    "type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "byte_fallback",
+    "ignore_merges", "vocab", "merges",
+})  # fmt: skip
 ADDED_FLAGS: Final = ("single_word", "lstrip", "rstrip", "normalized")
 FILES: Final = ("tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json", "chat_template.jinja")
 
@@ -143,6 +153,8 @@ def from_tokenizer_json(data: bytes, findings: list[Finding]) -> TokenizerFacts 
     document = parsed(data, name, findings)
     if document is None:
         return None
+    expect(findings, FORM, f"{name}:version", "1.0", document.get("version"))
+    _known(findings, document, _KEYS, name)
     for key in ("truncation", "padding"):
         expect(findings, PIPELINE, f"{name}:{key}", None, document.get(key))
     normalizer = document.get("normalizer")
@@ -173,6 +185,7 @@ def from_tokenizer_json(data: bytes, findings: list[Finding]) -> TokenizerFacts 
         got = model.get(key)
         if not any(got is one or (isinstance(one, str) and got == one) for one in allowed):
             findings.append(finding(MODEL, f"{name}:model.{key}", allowed[0], got))
+    _known(findings, model, _MODEL_KEYS, f"{name}:model")
     vocabulary = vocabulary_of(model.get("vocab"), f"{name}:model.vocab", findings)
     merges = merges_of(model.get("merges"), f"{name}:model.merges", findings)
     added, flags = _added(document.get("added_tokens"), name, findings)
@@ -293,7 +306,10 @@ def vocabulary_of(value: Any, where: str, findings: list[Finding]) -> dict[str, 
 def parsed(data: bytes, where: str, findings: list[Finding]) -> dict[str, Any] | None:
     """Returns a JSON object without duplicate keys; anything else becomes a finding."""
     try:
-        value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique)
+        text = data.decode("utf-8")
+        value = json.loads(text, object_pairs_hook=_unique)
+        if _SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode()  # an escape may spell half of a character
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
         findings.append(finding(FORM, where, "JSON in UTF-8, each key once", str(error)))
         return None
@@ -312,6 +328,14 @@ def expect(findings: list[Finding], code: str, where: str, expected: Any, got: A
     """Adds a finding unless `got` is `expected`, type included."""
     if type(got) is not type(expected) or got != expected:
         findings.append(finding(code, where, expected, got))
+
+
+def _known(findings: list[Finding], value: Mapping[str, Any], keys: frozenset[str], where: str) -> None:
+    """Adds a finding for each setting whose meaning nobody declared."""
+    findings.extend(
+        finding(FORM, f"{where}.{key}", f"one of {', '.join(sorted(keys))}", key)
+        for key in sorted(set(value) - keys)
+    )
 
 
 def _pre_tokenizer(
@@ -336,7 +360,7 @@ def _regex(split: dict[str, Any] | None, findings: list[Finding]) -> str | None:
     expect(findings, PIPELINE, f"{where}.behavior", "Isolated", split.get("behavior"))
     expect(findings, PIPELINE, f"{where}.invert", False, split.get("invert"))
     pattern = _get(split.get("pattern"), "Regex")
-    if not isinstance(pattern, str):
+    if not isinstance(pattern, str) or len(split["pattern"]) != 1:
         findings.append(finding(PATTERN, f"{where}.pattern", "a regular expression", split.get("pattern")))
         return None
     return pattern
@@ -354,7 +378,7 @@ def _added(
         id_, content, special = (_get(row, key) for key in ("id", "content", "special"))
         if (
             type(id_) is not int
-            or id_ < 0
+            or not 0 <= id_ <= MAX_ID
             or not isinstance(content, str)
             or not content
             or type(special) is not bool

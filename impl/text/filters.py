@@ -207,25 +207,30 @@ def make_filters(lookup: Lookup, undefined: type[Undefined]) -> dict[str, Callab
         return item
 
     def mapped(value: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        if not value:
+            return  # as Jinja has it, and only once something is asked of the iterator
         if not args and "attribute" in kwargs:
             attribute, default = kwargs.pop("attribute"), kwargs.pop("default", None)
             if kwargs:
                 raise FilterArgumentError(f"Unexpected keyword argument {next(iter(kwargs))!r}")
-            return iter([part(item, attribute, default) for item in value])
+            for item in value:
+                yield part(item, attribute, default)
+            return
         function = named(table, "filter", args)
-        return iter([function(item, *args[1:], **kwargs) for item in value])
+        for item in value:
+            yield function(item, *args[1:], **kwargs)
 
     def selected(wanted: bool, by_attribute: bool) -> Callable[..., Iterator[Any]]:
         def select(value: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+            if not value:
+                return
             attribute = args[0] if by_attribute else None
             rest = args[1:] if by_attribute else args
             function = named(TESTS, "test", rest) if rest else bool
-            kept = []
             for item in value:
                 subject = part(item, attribute) if by_attribute else item
                 if bool(function(subject, *rest[1:], **kwargs)) is wanted:
-                    kept.append(item)
-            return iter(kept)
+                    yield item
 
         return select
 
@@ -260,13 +265,12 @@ def make_filters(lookup: Lookup, undefined: type[Undefined]) -> dict[str, Callab
         return sorted(value.items(), key=lambda pair: _folded(pair[at], case_sensitive), reverse=reverse)
 
     def unique(value: Any, case_sensitive: bool = False, attribute: Any = None) -> Iterator[Any]:
-        seen, kept = set(), []
+        seen = set()
         for item in value:
             key = _folded(item if attribute is None else part(item, attribute), case_sensitive)
             if key not in seen:
                 seen.add(key)
-                kept.append(item)
-        return iter(kept)
+                yield item
 
     def extreme(function: Callable[..., Any]) -> Callable[..., Any]:
         def pick(value: Any, case_sensitive: bool = False, attribute: Any = None) -> Any:

@@ -4,6 +4,8 @@ The error derives from none of the exceptions that Jinja and its filters swallow
 for the render in progress: a template that catches it can't go on as if nothing had happened.
 """
 
+import json
+import re
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,6 +24,9 @@ ORIGIN_LOST = declare(
 )
 
 
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+
 class OriginKind(StrEnum):
     """Who made a piece of text."""
 
@@ -31,12 +36,65 @@ class OriginKind(StrEnum):
     COMPUTED = "computed"  # made by an operation: numbers, punctuation of JSON, padding, the clock
 
 
+class Place:
+    """A place in the caller's JSON: what holds it, and one step from there.
+
+    Places share what they have in common, so that a long key costs once and not once for each value below it. The
+    text of a place is made when it is asked for; no two places have the same.
+
+    Args:
+        parent: the place that holds this one; None for a variable.
+        step: a key, an index, or None for the keys of the parent themselves.
+    """
+
+    __slots__ = ("parent", "step")
+
+    def __init__(self, parent: "Place | None", step: str | int | None) -> None:
+        self.parent = parent
+        self.step = step
+
+    def __str__(self) -> str:
+        steps: list[str] = []
+        place: Place | None = self
+        while place is not None:
+            step = place.step
+            if step is None:
+                steps.append(" (key)")
+            elif isinstance(step, int):
+                steps.append(f"[{step}]")
+            elif place.parent is None:
+                steps.append(step)
+            else:
+                steps.append(f".{step}" if _PLAIN.fullmatch(step) else f"[{json.dumps(step)}]")
+            place = place.parent
+        return "".join(reversed(steps))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Place):
+            return NotImplemented
+        one: Place | None = self
+        two: Place | None = other
+        while one is not two:
+            if one is None or two is None or one.step != two.step:
+                return False
+            one, two = one.parent, two.parent
+        return True
+
+    def __hash__(self) -> int:
+        return hash(self.step)
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """The maker of a piece of text, and for a caller's text the field that it stands in."""
 
     kind: OriginKind
-    path: str = ""
+    place: Place | str = ""
+
+    @property
+    def path(self) -> str:
+        """The field as text, empty for what no caller wrote."""
+        return str(self.place)
 
     @property
     def may_spell_control(self) -> bool:

@@ -214,7 +214,7 @@ def merged(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
 
 
 def _same(one: Origin, other: Origin) -> bool:
-    return one.kind is other.kind and one.path == other.path
+    return one.kind is other.kind and one.place == other.place
 
 
 def _leaves(whole: Rope) -> Iterator[Piece]:

@@ -112,7 +112,10 @@ def prompt_of(pieces: Iterable[Piece], atoms: Sequence[str]) -> Prompt:
             note(Kind.DATA, len(text[at:].encode()))
 
     for text, origin in pieces:
-        encoded = utf8(text, origin.path or origin.kind.value)
+        try:
+            encoded = text.encode()
+        except UnicodeEncodeError:  # the place is put into words only where it is needed
+            encoded = utf8(text, origin.path or origin.kind.value)
         chunks.append(encoded)
         spans.append(OriginSpan(origin, offset, len(encoded)))
         offset += len(encoded)

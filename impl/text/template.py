@@ -12,7 +12,7 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from assay.impl.text.environment import ProvenanceEnvironment
-from assay.impl.text.origin import TEMPLATE, Origin, OriginError, OriginKind, watching
+from assay.impl.text.origin import TEMPLATE, Origin, OriginError, OriginKind, Place, watching
 from assay.impl.text.rope import Piece, Rope, rope
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import ContractError, Finding
@@ -141,36 +141,36 @@ class ChatTemplate:
 
 def wrap_all(variables: Mapping[str, Any], vocabulary: Mapping[str, frozenset[str]]) -> dict[str, Any]:
     """Returns the caller's values with text as ropes, each labelled with its path."""
-    return {name: _wrap(value, name, name, vocabulary, 0) for name, value in variables.items()}
+    return {name: _wrap(value, Place(None, name), name, vocabulary, 0) for name, value in variables.items()}
 
 
-def _wrap(value: Any, path: str, word: str, vocabulary: Mapping[str, frozenset[str]], depth: int) -> Any:
+def _wrap(value: Any, place: Place, word: str, vocabulary: Mapping[str, frozenset[str]], depth: int) -> Any:
     kind = type(value)
     if kind is str:
         known = word in vocabulary and value in vocabulary[word]
-        return rope(value, Origin(OriginKind.VOCABULARY if known else OriginKind.CALLER, path))
+        return rope(value, Origin(OriginKind.VOCABULARY if known else OriginKind.CALLER, place))
     if value is None or kind in {bool, int}:
         return value
     if kind is float and value - value == 0:
         return value
     if depth > MAX_DEPTH:
-        raise _not_json(path, f"nesting of at most {MAX_DEPTH}", "more")
+        raise _not_json(str(place), f"nesting of at most {MAX_DEPTH}", "more")
     if kind in {list, tuple}:
         return [
-            _wrap(item, f"{path}[{index}]", "", vocabulary, depth + 1) for index, item in enumerate(value)
+            _wrap(item, Place(place, index), "", vocabulary, depth + 1) for index, item in enumerate(value)
         ]
     if kind is dict:
+        # Only fields of a message itself are closed vocabularies, not a tool parameter of the same name.
+        in_message = depth == 1 and place.parent is not None and place.parent.step == "messages"
+        keys = Origin(OriginKind.CALLER, Place(place, None))
         out: dict[Rope, Any] = {}
         for key, item in value.items():
             if type(key) is not str:
-                raise _not_json(path, "text keys", f"a key of type {type(key).__name__}")
-            # Only fields of a message itself are closed vocabularies, not a tool parameter of the same name.
-            in_message = depth == 1 and path.startswith("messages[")
-            closed = key if in_message else ""
-            label = _field_name(key) if in_message else rope(key, Origin(OriginKind.CALLER, f"{path} (key)"))
-            out[label] = _wrap(item, f"{path}.{key}", closed, vocabulary, depth + 1)
+                raise _not_json(str(place), "text keys", f"a key of type {type(key).__name__}")
+            label = _field_name(key) if in_message else rope(key, keys)
+            out[label] = _wrap(item, Place(place, key), key if in_message else "", vocabulary, depth + 1)
         return out
-    raise _not_json(path, "a JSON value", f"a value of type {kind.__name__}")
+    raise _not_json(str(place), "a JSON value", f"a value of type {kind.__name__}")
 
 
 @lru_cache(maxsize=256)

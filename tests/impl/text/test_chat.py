@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from assay.impl.text.origin import OriginKind
 from assay.impl.text.segments import Kind
 from assay.impl.text.template import ChatTemplate
 from assay.provenance.paths import fixture_path
-from assay.spec.errors import ContractError
+from assay.spec.errors import AdmissionError, ContractError
 from assay.spec.text import text_contract
 
 CHAT = json.loads(fixture_path("text", "chat-cases.json").read_text(encoding="utf-8"))
@@ -228,3 +229,78 @@ def test_a_tools_json_keeps_the_callers_order_and_utf8(renderer: ChatRenderer) -
 def test_a_role_is_the_contracts_word_only_where_a_message_has_it(renderer: ChatRenderer) -> None:
     prompt = renderer.render([USER], {"enable_thinking": False})
     assert OriginKind.COMPUTED not in {span.origin.kind for span in prompt.origins}
+
+
+def test_a_null_option_is_passed_on_and_a_null_of_a_message_is_dropped() -> None:
+    template = "{{ enable_thinking is defined }} {{ enable_thinking is none }} {{ messages[0].x is defined }}"
+    renderer = ChatRenderer(template, text_contract("miniature"))
+    assert renderer.render([{**USER, "x": None}], {"enable_thinking": None}).stream == b"True True False"
+    assert renderer.render([USER]).stream == b"False False False"
+
+
+@pytest.mark.checkpoint
+def test_a_null_switch_opens_thinking_without_an_effort(published_renderer: ChatRenderer) -> None:
+    # By the published template: the effort needs "undefined or true", the closed block needs "false".
+    prompt = published_renderer.render([USER], {"enable_thinking": None, "add_generation_prompt": True})
+    assert prompt.stream == b"<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<think>\n"
+
+
+def test_a_null_effort_is_no_effort_of_the_set(renderer: ChatRenderer) -> None:
+    with pytest.raises(ContractError) as caught:
+        renderer.render([USER], {"reasoning_effort": None})
+    assert (caught.value.finding.code, caught.value.finding.where) == ("chat.effort", "reasoning_effort")
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "thinking", "reasoning"])
+def test_reasoning_counts_under_each_of_its_names(name: str, renderer: ChatRenderer) -> None:
+    prompt = renderer.render(
+        [USER, {"role": "assistant", "content": "a", name: "R"}], {"enable_thinking": False}
+    )
+    assert b"<think>\nR\n</think>\n\na" in prompt.stream
+
+
+def test_the_standard_name_of_reasoning_wins(renderer: ChatRenderer) -> None:
+    turn = {"role": "assistant", "content": "a", "thinking": "T", "reasoning": "R", "reasoning_content": "C"}
+    prompt = renderer.render([USER, turn])
+    assert b"<think>\nC\n</think>" in prompt.stream
+
+
+@pytest.mark.parametrize("name", ["thinking", "reasoning"])
+def test_reasoning_that_is_no_text_is_refused_by_its_name(name: str, renderer: ChatRenderer) -> None:
+    with pytest.raises(ContractError) as caught:
+        renderer.render([USER, {"role": "assistant", "content": "a", name: ["R"]}])
+    assert (caught.value.finding.code, caught.value.finding.where) == ("chat.content", f"messages[1].{name}")
+
+
+@pytest.mark.parametrize(
+    ("messages", "options", "code", "where"),
+    [
+        (
+            [{"role": "user", "content": [{"type": ["text"]}]}],
+            {},
+            "chat.content",
+            "messages[0].content[0].text",
+        ),
+        ([USER], ["tools"], "chat.argument", "options"),
+        ([USER], "x", "chat.argument", "options"),
+        ([USER], {1: 2, "a": 3}, "chat.argument", "1"),
+    ],
+)
+def test_a_request_of_another_shape_is_a_finding(
+    messages: Any, options: Any, code: str, where: str, renderer: ChatRenderer
+) -> None:
+    with pytest.raises(ContractError) as caught:
+        renderer.render(messages, options)
+    assert (caught.value.finding.code, caught.value.finding.where) == (code, where)
+
+
+@pytest.mark.parametrize("data", [None, b"\xff"], ids=["absent", "not UTF-8"])
+def test_a_template_that_cannot_be_read_is_a_finding(data: bytes | None, tmp_path: Path) -> None:
+    if data is not None:
+        (tmp_path / "chat_template.jinja").write_bytes(data)
+    with pytest.raises(AdmissionError) as caught:
+        ChatRenderer.of_directory(tmp_path, text_contract("miniature"))
+    assert (caught.value.finding.code, caught.value.finding.where) == (
+        "tokenizer.form",
+        "chat_template.jinja",
+    )

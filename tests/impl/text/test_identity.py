@@ -143,3 +143,42 @@ def test_the_public_resaved_file_differs_in_bytes_only(published_dir: Path) -> N
     judgement = judge_tokenizer(beside / "tokenizer.json", JudgeOptions())
     assert judgement.faults == []
     assert ("tokenizer.file.resaved", "tokenizer.json") in [(one.code, one.where) for one in judgement.gaps]
+
+
+def _set(*path: Any, value: Any) -> Callable[[Any], None]:
+    def change(document: Any) -> None:
+        for step in path[:-1]:
+            document = document[step]
+        document[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "where"),
+    [
+        (_set("version", value="2.0"), "tokenizer.form", "tokenizer.json:version"),
+        (_set("extra", value=1), "tokenizer.form", "tokenizer.json.extra"),
+        (_set("model", "extra", value=1), "tokenizer.form", "tokenizer.json:model.extra"),
+        (_set("pre_tokenizer", "pretokenizers", 0, "pattern", "String", value="x"), "tokenizer.pattern",
+         "tokenizer.json:pre_tokenizer.split.pattern"),
+        (_set("added_tokens", 0, "id", value=1 << 63), "tokenizer.form", "tokenizer.json:added_tokens[0]"),
+        (_set("added_tokens", 0, "content", value="\ud800"), "tokenizer.form", "tokenizer.json"),
+        (_set("model", "vocab", "\udfff", value=320), "tokenizer.form", "tokenizer.json"),
+    ],
+    ids=["version", "unknown key", "unknown model key", "two patterns", "huge id", "surrogate", "surrogate token"],
+)  # fmt: skip
+def test_a_setting_that_nobody_knows_is_rejected_by_its_name(
+    change: Callable[[Any], Any], code: str, where: str
+) -> None:
+    judgement = judged(tokenizer_json=resaved(change))
+    assert judgement.verdict is Verdict.REJECTED
+    assert (code, where) in {(one.code, one.where) for one in judgement.findings}
+
+
+def test_a_lone_surrogate_in_vocab_json_is_a_finding() -> None:
+    vocabulary = json.loads(tokenizer_files()["vocab.json"])
+    vocabulary["\ud800"] = len(vocabulary)
+    judgement = judged(vocab_json=json.dumps(vocabulary).encode(), tokenizer_json=None)
+    assert judgement.verdict is Verdict.REJECTED
+    assert ("tokenizer.form", "vocab.json") in {(one.code, one.where) for one in judgement.findings}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.impl.text.origin import OriginError, OriginKind
+from assay.impl.text.origin import OriginError, OriginKind, Place
 from assay.impl.text.rope import Piece
 from assay.impl.text.segments import Kind, prompt_of
 from assay.impl.text.template import ChatTemplate
@@ -296,3 +296,39 @@ def test_every_operation_gives_the_text_of_plain_jinja(expression: str, x: str, 
         assert error.finding.where in {"upper", "title", "swapcase", "tojson"}  # noqa: PT017 - ß changes length
         return
     assert all(origin.kind is not OriginKind.VOCABULARY for _, origin in found)
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("{% set ns = namespace(a=none) %}{{ ns.a is none }}{{ ns.a is defined }}", "TrueTrue"),
+        ("{% set ns = namespace(a=none) %}{{ ns['a'] is none }}", "True"),
+        ("{% set x = none|selectattr('a') %}ok", "ok"),
+        ("{% set x = none|map('upper') %}ok", "ok"),
+        ("{% set x = none|reject('defined') %}ok", "ok"),
+        ("{% set x = none|unique %}ok", "ok"),
+        ("{{ none|map('upper')|list|length }}{{ none|select|list|length }}", "00"),
+    ],
+)
+def test_none_reads_as_plain_jinja_reads_it(source: str, text: str) -> None:
+    assert "".join(piece for piece, _ in ChatTemplate(source).render({})) == text
+
+
+def test_two_places_never_have_the_same_path() -> None:
+    values = {"a": {"b.c": "1", "b": {"c": "2"}, "b[0]": "3", "": "4", " (key)": "5"}, "a.b": {"c": "6"}}
+    source = "{{ v.a['b.c'] }}{{ v.a.b.c }}{{ v.a['b[0]'] }}{{ v.a[''] }}{{ v.a[' (key)'] }}{{ v['a.b'].c }}"
+    found = {text: origin.path for text, origin in ChatTemplate(source).render({"v": values})}
+    assert found == {
+        "1": 'v.a["b.c"]', "2": "v.a.b.c", "3": 'v.a["b[0]"]', "4": 'v.a[""]', "5": 'v.a[" (key)"]', "6": 'v["a.b"].c',
+    }  # fmt: skip
+
+
+def test_values_below_a_long_key_share_its_text() -> None:
+    key = "k" * 1000
+    pieces = ChatTemplate("{% for one in v[messages] %}{{ one }},{% endfor %}").render(
+        {"v": {key: ["a", "b"]}, "messages": key}
+    )
+    places = [origin.place for text, origin in pieces if text in {"a", "b"}]
+    assert all(isinstance(place, Place) for place in places)
+    assert places[0].parent is places[1].parent  # type: ignore[union-attr]
+    assert places[0].parent.step is key  # type: ignore[union-attr]
