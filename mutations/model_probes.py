@@ -280,7 +280,9 @@ def _dense(module: Modules, geometry: Any) -> list[Finding]:
     )
     wide = np.array(module("qsa").dense(q, k[:11], v[:11], geometry))
     sparse = np.array(
-        module("qsa").attend(q, k[None, :11], v[None, :11], on_device(np.ones((1, 11), np.bool_)))
+        module("qsa").attend(
+            q, k[None, :11].swapaxes(1, 2), v[None, :11].swapaxes(1, 2), on_device(np.ones((1, 11), np.bool_))
+        )
     )
     if not np.allclose(wide, sparse, rtol=2e-5, atol=2e-5):
         return [_bound("qsa.dense", "the sparse form's values", "others")]

@@ -2,10 +2,12 @@
 
 import mlx.core as mx
 
-from assay.impl.model.numerics import silu
+from assay.impl.model.numerics import Numerics
 
 
-def causal(x: mx.array, taps: mx.array, past: mx.array, dilation: int) -> tuple[mx.array, mx.array]:
+def causal(
+    x: mx.array, taps: mx.array, past: mx.array, dilation: int, numerics: Numerics
+) -> tuple[mx.array, mx.array]:
     """Returns SiLU of the convolution, and the past of the next token.
 
     Args:
@@ -14,6 +16,7 @@ def causal(x: mx.array, taps: mx.array, past: mx.array, dilation: int) -> tuple[
         past: float32 [dilation * (kernel - 1), channel], oldest first: the whole receptive field, not the number of
             taps, and never reset at a chunk.
         dilation: tokens between two taps.
+        numerics: how the activation is made.
 
     Returns:
         float32 [token, channel], and float32 shaped as `past`.
@@ -26,4 +29,4 @@ def causal(x: mx.array, taps: mx.array, past: mx.array, dilation: int) -> tuple[
     total = line[:tokens] * taps[0]
     for tap in range(1, taps.shape[0]):
         total = total + line[tap * dilation : tap * dilation + tokens] * taps[tap]
-    return silu(total), line[line.shape[0] - span :]
+    return numerics.silu(total), line[line.shape[0] - span :]

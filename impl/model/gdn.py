@@ -1,7 +1,9 @@
 """Gated DeltaNet: projections, short convolution, the recurrence, and the gated norm."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import mlx.core as mx
 
@@ -10,6 +12,8 @@ from assay.impl.model.geometry import Geometry
 from assay.impl.model.numerics import Numerics, l2_normalise, softplus
 
 Part = Callable[[str, mx.array], None]
+BLOCK: Final = 16
+"""Tokens of a block of the chunked form, which the fast mode uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,25 +85,80 @@ def forward(
     a, b, z = (numerics.linear(x, one) for one in (weights.a, weights.b, weights.z))
     for name, array in (("qkv", qkv), ("a", a), ("b", b), ("z", z)):
         part(name, array)
-    decays = mx.exp(weights.decay * softplus(a + weights.bias))
+    logs = weights.decay * softplus(a + weights.bias)
     rates = mx.sigmoid(b)
     outputs, states, start = [], [], 0
     for past, rows in zip(pasts, lengths, strict=True):
         stop = start + rows
-        mixed, tail = conv.causal(qkv[start:stop], weights.taps, past.conv, 1)
-        y, matrix = _recur(mixed, decays[start:stop], rates[start:stop], past.matrix, g)
+        mixed, tail = conv.causal(qkv[start:stop], weights.taps, past.conv, 1, numerics)
+        y, matrix = _recur(mixed, logs[start:stop], rates[start:stop], past.matrix, g, numerics)
         outputs.append(y)
         states.append(Recurrent(tail, matrix))
         start = stop
     y = outputs[0] if len(outputs) == 1 else mx.concatenate(outputs)
-    gated = norms.gated(y, weights.gain, z.reshape(y.shape), g.eps, g.gate)
+    gated = norms.gated(y, weights.gain, z.reshape(y.shape), g.eps, g.gate, numerics)
     flat = gated.reshape(x.shape[0], -1)
     part("gated_norm", flat)
     return numerics.linear(flat, weights.out), states
 
 
+def chunked(
+    q: mx.array,
+    k: mx.array,
+    v: mx.array,
+    logs: mx.array,
+    rates: mx.array,
+    matrix: mx.array,
+    numerics: Numerics,
+) -> tuple[mx.array, mx.array]:
+    """Returns what the recurrence gives, by products over blocks of tokens: another order of the same sums.
+
+    Inside a block the corrections solve a triangular system; only the matrix goes from block to block. A last block
+    that is not full is filled with tokens of rate 0 and decay 1, which change nothing (bug report A13).
+
+    Args:
+        q: float32 [token, key head, key], normalised and scaled.
+        k: float32 [token, key head, key], normalised.
+        v: float32 [token, value head, value].
+        logs: float32 [token, value head], logarithm of the decay.
+        rates: float32 [token, value head].
+        matrix: float32 [value head, value, key] before the tokens.
+        numerics: how exponentials are made.
+
+    Returns:
+        float32 [token, value head, value], and the matrix after the tokens.
+    """
+    tokens, heads = v.shape[:2]
+    blocks = -(-tokens // BLOCK)
+
+    def split(x: mx.array) -> mx.array:
+        filled = mx.pad(x, [(0, blocks * BLOCK - tokens)] + [(0, 0)] * (x.ndim - 1))
+        return filled.reshape(blocks, BLOCK, *x.shape[1:]).swapaxes(1, 2)
+
+    repeat = heads // k.shape[1]
+    queries, keys = (mx.repeat(split(one), repeat, axis=1) for one in (q, k))
+    values, rate, total = split(v), split(rates)[..., None], mx.cumsum(split(logs), axis=-1)
+    places = mx.arange(BLOCK)
+    is_seen = places[:, None] >= places[None, :]
+    between = numerics.exp(mx.where(is_seen, total[..., :, None] - total[..., None, :], -math.inf))
+    system = mx.where(places[:, None] > places[None, :], (keys @ keys.swapaxes(-1, -2)) * between * rate, 0.0)
+    solved = mx.linalg.tri_inv(mx.eye(BLOCK) + system, stream=mx.cpu)
+    from_start, to_end = mx.exp(total)[..., None], mx.exp(total[..., -1:] - total)[..., None]
+    new, seen = solved @ (values * rate), solved @ (keys * rate * from_start)
+    inside = mx.where(is_seen, (queries @ keys.swapaxes(-1, -2)) * between, 0.0)
+    asked, kept = queries * from_start, (keys * to_end).swapaxes(-1, -2)
+    decay = mx.exp(total[..., -1:])[..., None]
+    state, outputs = matrix.swapaxes(-1, -2), []
+    for block in range(blocks):
+        change = new[block] - seen[block] @ state
+        outputs.append(asked[block] @ state + inside[block] @ change)
+        state = state * decay[block] + kept[block] @ change
+    y = mx.stack(outputs).swapaxes(1, 2).reshape(blocks * BLOCK, heads, -1)[:tokens]
+    return y, state.swapaxes(-1, -2)
+
+
 def _recur(
-    mixed: mx.array, decays: mx.array, rates: mx.array, matrix: mx.array, g: Geometry
+    mixed: mx.array, logs: mx.array, rates: mx.array, matrix: mx.array, g: Geometry, numerics: Numerics
 ) -> tuple[mx.array, mx.array]:
     """Runs the recurrence of one sequence; value head h reads key head floor(h / (value heads / key heads))."""
     tokens, width = mixed.shape[0], g.key_heads * g.key_dim
@@ -107,5 +166,8 @@ def _recur(
     q = l2_normalise(mixed[:, :width].reshape(keys)) * (g.key_dim**-0.5)
     k = l2_normalise(mixed[:, width : 2 * width].reshape(keys))
     v = mixed[:, 2 * width :].reshape(1, tokens, g.value_heads, g.value_dim)
+    if not numerics.is_deterministic and tokens >= BLOCK:
+        return chunked(q[0], k[0], v[0], logs, rates, matrix, numerics)
+    decays = mx.exp(logs)
     y, after = mx.fast.gated_delta_update(q, k, v, decays[None], rates[None], initial_state=matrix[None])
     return y[0], after[0]

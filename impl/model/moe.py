@@ -7,7 +7,7 @@ from typing import Final, Protocol
 import mlx.core as mx
 import numpy as np
 
-from assay.impl.model.numerics import Numerics, silu
+from assay.impl.model.numerics import Numerics
 from assay.impl.model.router import Routing
 
 Part = Callable[[str, mx.array], None]
@@ -104,7 +104,7 @@ def forward(x: mx.array, weights: MoeWeights, routing: Routing, numerics: Numeri
     """
     outputs = _routed(x, weights.experts, routing.ids, numerics)
     routed = mx.sum(outputs * routing.weights[:, :, None], axis=1)
-    inner = silu(numerics.linear(x, weights.shared_gate)) * numerics.linear(x, weights.shared_up)
+    inner = numerics.silu(numerics.linear(x, weights.shared_gate)) * numerics.linear(x, weights.shared_up)
     alone = numerics.linear(inner, weights.shared_down)
     opened = numerics.linear(x, weights.shared_scale)
     part("routed", routed)
@@ -121,7 +121,7 @@ def _routed(x: mx.array, experts: Experts, ids: mx.array, numerics: Numerics) ->
         source = mx.repeat(x, used, axis=0)[:, None, :]
         if rows > 1:
             source = mx.concatenate([source, mx.zeros((tokens * used, rows - 1, x.shape[1]))], axis=1)
-        return _expert(source, experts, ids.reshape(-1))[:, 0].reshape(tokens, used, -1)
+        return _expert(source, experts, ids.reshape(-1), numerics)[:, 0].reshape(tokens, used, -1)
     rows = numerics.tile_rows or TILE_ROWS
     mx.eval(ids)  # tiles are cut by the host; NumPy's own conversion would swallow an error of the evaluation
     flat = np.asarray(ids).reshape(-1)
@@ -137,15 +137,15 @@ def _routed(x: mx.array, experts: Experts, ids: mx.array, numerics: Numerics) ->
     tokens_of[places] = order // used
     tiled = mx.take(x, mx.array(tokens_of), axis=0).reshape(total, rows, -1)
     owners = np.repeat(np.arange(counts.size), tiles).astype(np.uint32)
-    outputs = _expert(tiled, experts, mx.array(owners))
+    outputs = _expert(tiled, experts, mx.array(owners), numerics)
     back = np.empty(order.size, np.int32)
     back[order] = places
     return mx.take(outputs.reshape(total * rows, -1), mx.array(back), axis=0).reshape(tokens, used, -1)
 
 
-def _expert(x: mx.array, experts: Experts, ids: mx.array) -> mx.array:
+def _expert(x: mx.array, experts: Experts, ids: mx.array, numerics: Numerics) -> mx.array:
     gate, up = experts.gate_up(x, ids)
-    return experts.down(silu(gate) * up, ids)
+    return experts.down(numerics.silu(gate) * up, ids)
 
 
 def _gather(x: mx.array, matrices: mx.array, ids: mx.array) -> mx.array:

@@ -5,7 +5,7 @@ The two conventions are told apart once, when weights are loaded (`loader`): eve
 
 import mlx.core as mx
 
-from assay.impl.model.numerics import silu
+from assay.impl.model.numerics import Numerics
 
 
 def rms(x: mx.array, gain: mx.array, eps: float) -> mx.array:
@@ -34,10 +34,12 @@ def grouped(wide: mx.array, gain: mx.array, streams: int, eps: float) -> mx.arra
     return rms(wide.reshape(tokens, streams, width // streams), gain.reshape(streams, -1), eps)
 
 
-def gated(x: mx.array, gain: mx.array, gate: mx.array, eps: float, activation: str) -> mx.array:
+def gated(
+    x: mx.array, gain: mx.array, gate: mx.array, eps: float, activation: str, numerics: Numerics
+) -> mx.array:
     """Returns the norm with the stored gain, times the activated gate, float32 [..., width].
 
     Source: facts 2.3; the configuration's output_gate_type; bug report A16.
     """
-    opened = mx.sigmoid(gate) if activation == "sigmoid" else silu(gate)
+    opened = numerics.sigmoid(gate) if activation == "sigmoid" else numerics.silu(gate)
     return rms(x, gain, eps) * opened

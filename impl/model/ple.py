@@ -154,7 +154,7 @@ def forward(
         part(name, array.reshape(tokens, -1))
     outputs, states, start = [], [], 0
     for past, rows in zip(pasts, lengths, strict=True):
-        y, tail = conv.causal(normed[start : start + rows], weights.taps, past, g.ngram_size)
+        y, tail = conv.causal(normed[start : start + rows], weights.taps, past, g.ngram_size, numerics)
         outputs.append(y)
         states.append(tail)
         start += rows

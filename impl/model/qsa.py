@@ -24,7 +24,7 @@ Part = Callable[[str, mx.array], None]
 _LAST: Final = 2**31 - 1
 
 TILE_BYTES: Final = 32 << 20
-TILE_QUERIES: Final = 32
+TILE_QUERIES: Final = 128
 SCORE_GROUPS: Final = 512
 """Groups that are scored together."""
 WIDTH_STEP: Final = 16
@@ -192,7 +192,7 @@ def forward(
         outputs.append(_attend_all(q[start:stop], asked[start:stop], cache, new, g, numerics, watch, shown))
         start = stop
     attended = outputs[0] if len(outputs) == 1 else mx.concatenate(outputs)
-    gated = (attended * mx.sigmoid(fused[:, :, 1])).reshape(x.shape[0], -1)
+    gated = (attended * numerics.sigmoid(fused[:, :, 1])).reshape(x.shape[0], -1)
     shown.tell(watch.part)
     watch.part("gated", gated)
     out = numerics.linear(gated, weights.o)
@@ -279,15 +279,16 @@ def attend(q: mx.array, keys: mx.array, values: mx.array, is_valid: mx.array) ->
 
     Args:
         q: float32 [query, head, dim].
-        keys: float32 [query, place, key head, dim]; query head h reads key head floor(h / (heads / key heads)).
+        keys: float32 [query, key head, place, dim]; query head h reads key head floor(h / (heads / key heads)).
         values: float32, as `keys`.
         is_valid: bool [query, place]; an empty place has weight exactly 0.
     """
-    mask = mx.where(is_valid, 0.0, -math.inf)[:, None, None, :]
-    out = mx.fast.scaled_dot_product_attention(
-        q[:, :, None, :], keys.swapaxes(1, 2), values.swapaxes(1, 2), scale=q.shape[-1] ** -0.5, mask=mask,
-    )  # fmt: skip
-    return out[:, :, 0]
+    queries, heads, dim = q.shape
+    kv_heads = keys.shape[1]
+    products = (q.reshape(queries, kv_heads, heads // kv_heads, dim) @ keys.swapaxes(-1, -2)) * dim**-0.5
+    shown = mx.where(is_valid[:, None, None, :], products, -math.inf)
+    out = mx.softmax(shown, axis=-1, precise=True) @ values
+    return out.reshape(queries, heads, dim)
 
 
 def _pool(
@@ -386,13 +387,20 @@ def _places(visible: int, g: Geometry) -> int:
 
 
 def _gather(column: Column, new: mx.array, rows: mx.array) -> mx.array:
-    """Returns rows [query, place, key head, dim] out of the published ones and the new ones; every id is bounded first."""
+    """Returns rows [query, key head, place, dim] out of the published ones and the new ones; ids are bounded first."""
     length = column.length
-    behind = mx.take(new, mx.clip(rows - length, 0, new.shape[0] - 1), axis=0)
+    behind = _rows(new, mx.clip(rows - length, 0, new.shape[0] - 1))
     if not length:
         return behind
-    before = mx.take(column.array, mx.minimum(rows, length - 1), axis=0)
-    return mx.where((rows < length)[:, :, None, None], before, behind)
+    before = _rows(column.array, mx.minimum(rows, length - 1))
+    return mx.where((rows < length)[:, None, :, None], before, behind)
+
+
+def _rows(table: mx.array, rows: mx.array) -> mx.array:
+    """Returns rows of a table [row, key head, dim] head by head, so that products read them in order."""
+    heads = table.shape[1]
+    places = rows[:, None, :] * heads + mx.arange(heads, dtype=mx.int32)[None, :, None]
+    return mx.take(table.reshape(-1, table.shape[2]), places, axis=0)
 
 
 def _slice(column: Column, new: mx.array, start: int, stop: int) -> mx.array:
@@ -412,8 +420,7 @@ def _count(
     selected = np.minimum(complete, g.budget_groups)
     counters.groups_selected += int(selected.sum())
     counters.largest_width = max(counters.largest_width, int((selected * g.ratio + visible % g.ratio).max()))
-    rows = keys.shape[0] * keys.shape[1]
-    counters.gathered_rows += rows
+    counters.gathered_rows += keys.shape[0] * keys.shape[2]
     counters.gathered_bytes += keys.size * 8
     scored = 0 if scores is None else scores.size
     counters.groups_scored += 0 if scores is None else int(complete.sum())

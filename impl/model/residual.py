@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from assay.impl.model import norms
-from assay.impl.model.numerics import Numerics, silu
+from assay.impl.model.numerics import Numerics
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ def read(wide: mx.array, mixer: Mixer, streams: int, eps: float, numerics: Numer
     tokens, width = wide.shape
     split = norms.grouped(wide, mixer.gain, streams, eps)
     normed = split.reshape(tokens, width)
-    mix = numerics.linear(silu(numerics.linear(normed, mixer.down) / streams), mixer.up)
-    gates = mx.sigmoid(mix).reshape(tokens, streams, width // streams)
+    mix = numerics.linear(numerics.silu(numerics.linear(normed, mixer.down) / streams), mixer.up)
+    gates = numerics.sigmoid(mix).reshape(tokens, streams, width // streams)
     value = mx.mean(gates * split, axis=1)
     injection = None
     if mixer.inject is not None:

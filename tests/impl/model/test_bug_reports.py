@@ -52,12 +52,13 @@ def test_a26_a_dilated_past_of_nine_values_crosses_a_chunk() -> None:
     import mlx.core as mx
 
     from assay.impl.model import conv
+    from assay.impl.model.numerics import PLAIN
 
     taps = mx.array([[1.0], [10.0], [100.0], [1000.0]])
     impulse, past, told = np.zeros((12, 1), np.float32), mx.zeros((9, 1)), []
     impulse[0] = 1
     for start, stop in ((0, 5), (5, 12)):
-        y, past = conv.causal(mx.array(impulse[start:stop]), taps, past, 3)
+        y, past = conv.causal(mx.array(impulse[start:stop]), taps, past, 3, PLAIN)
         told.append(np.array(y)[:, 0])
     line = np.concatenate(told)
     raw = np.array([1000, 0, 0, 100, 0, 0, 10, 0, 0, 1, 0, 0], np.float32)
@@ -114,10 +115,11 @@ def test_a16_the_output_gate_is_what_the_field_says(gate: float, sigmoid: float,
     import mlx.core as mx
 
     from assay.impl.model import norms
+    from assay.impl.model.numerics import PLAIN
 
     x, one = mx.array([1.0, 1.0]), mx.array([1.0, 1.0])
     for activation, wanted in (("sigmoid", sigmoid), ("silu", silu)):
-        got = norms.gated(x, one, mx.array([gate, gate]), 1e-12, activation)
+        got = norms.gated(x, one, mx.array([gate, gate]), 1e-12, activation, PLAIN)
         assert abs(float(got[0].item()) - wanted) < 2e-6
 
 
