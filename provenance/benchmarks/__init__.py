@@ -27,5 +27,13 @@ BENCHMARKS: Final[dict[str, tuple[str, str]]] = {
         "assay.provenance.benchmarks.text_pipeline",
         "text: 1 MB of caller text rendered with origins and tokenized by segments, against plain Jinja and tokenizers",
     ),
+    "model.speed": (
+        "assay.provenance.benchmarks.model_speed",
+        "MLX model: prefill and decode at 512, 2,048 and 8,192 tokens against transformers on one checkpoint",
+    ),
+    "model.query": (
+        "assay.provenance.benchmarks.model_query",
+        "MLX model: one query of the published attention dimensions over 65,537, 100,000 and 262,144 tokens",
+    ),
 }
 """Name -> (module, title), in the order in which they run; a module is imported only when it runs."""
