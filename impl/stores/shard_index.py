@@ -5,6 +5,7 @@ owns, whatever the order in which files are opened.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -110,6 +111,7 @@ def judge_index(
     return ShardIndex(owners, total_size, others), findings
 
 
+@lru_cache(maxsize=1024)  # an index of thousands of tensors names a hundred files
 def is_plain_file_name(name: str) -> bool:
     """Says whether a name stays inside its folder on every platform."""
     return (
