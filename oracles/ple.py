@@ -150,6 +150,7 @@ def rows(
     heads_per_ngram: int,
     eos: int,
     history: Sequence[int] = (),
+    vocab_size: int | None = None,
 ) -> list[list[int]]:
     """Returns the table rows of every token, exactly.
 
@@ -161,6 +162,7 @@ def rows(
         heads_per_ngram: heads of one order.
         eos: end-of-sequence token; stands in for a predecessor that is missing or on the far side of an `eos`.
         history: tokens before the first one, oldest first.
+        vocab_size: tokens are below it; bounded by the products alone unless given.
 
     Returns:
         [token][head] row ids.
@@ -182,7 +184,8 @@ def rows(
     for name, values in (("primes", moduli), ("offsets", starts)):
         if len(values) != heads * (len(factors) - 1):
             raise refuse(SHAPE, name, expected=f"{heads * (len(factors) - 1)} heads", got=len(values))
-    stream = [*integers("history", history, 0), *integers("tokens", tokens, 0)]
+    last = None if vocab_size is None else integer("vocab_size", vocab_size, 1) - 1
+    stream = [*integers("history", history, 0, last), *integers("tokens", tokens, 0, last)]
     found = []
     for place in range(len(history), len(stream)):
         window = predecessors(stream, place, len(factors), end)

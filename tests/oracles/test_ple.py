@@ -290,3 +290,13 @@ ONE_STREAM = {"norm_key": np.zeros(2), "norm_query": np.zeros(2), "norm_conv": n
 )
 def test_an_injection_refuses_by_name(code: str, where: str, change: dict[str, object]) -> None:
     assert_refused(code, where, lambda: injected([[1.0]] * 4, **change))
+
+
+@pytest.mark.parametrize("name", ["tokens", "history"])
+def test_rows_refuse_a_token_beyond_the_vocabulary_by_its_place(name: str) -> None:
+    """Of 10 tokens 9 is the last."""
+    given = {"tokens": [1], "history": [], "vocab_size": 10}
+    assert len(ple.rows(**TOY, **{**given, name: [1, 9]})) == (2 if name == "tokens" else 1)
+    assert_refused(
+        "oracle.argument.domain", f"{name}[1]", lambda: ple.rows(**TOY, **{**given, name: [1, 10]})
+    )
