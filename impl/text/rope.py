@@ -5,7 +5,9 @@ refuse. Concatenation is lazy, so that a template that accumulates its output pi
 """
 # ruff: noqa: SLF001 - the functions beside the class belong to it
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import Any, Final
 
 from assay.impl.text.origin import COMPUTED, Origin, refuse
@@ -23,13 +25,14 @@ class Rope:
     change that. So nothing may be cached by equality of ropes.
     """
 
-    __slots__ = ("_children", "_length", "_origin", "_pieces", "_text")
+    __slots__ = ("_children", "_length", "_origin", "_pieces", "_starts", "_text")
 
     def __init__(self, pieces: tuple[Piece, ...]) -> None:
         self._pieces: tuple[Piece, ...] | None = pieces
         self._children: tuple[Rope, ...] = ()
         self._origin: Origin | None = None  # of a rope that is one piece, which then needs no tuple
         self._length = sum(len(text) for text, _ in pieces)
+        self._starts: list[int] | None = None  # of the pieces, once something is cut
         self._text: str | None = pieces[0][0] if len(pieces) == 1 else None
 
     @property
@@ -60,15 +63,15 @@ class Rope:
         if len(pieces) == 1:
             text, origin = pieces[0]
             return rope(text[start:stop], origin)
+        if self._starts is None:
+            self._starts = list(accumulate((len(text) for text, _ in pieces[:-1]), initial=0))
         kept: list[Piece] = []
-        at = 0
-        for text, origin in pieces:
-            end = at + len(text)
-            if end > start and at < stop:
-                kept.append((text[max(start - at, 0) : stop - at], origin))
-            at = end
+        for index in range(bisect_right(self._starts, start) - 1, len(pieces)):
+            at = self._starts[index]
             if at >= stop:
                 break
+            text, origin = pieces[index]
+            kept.append((text[max(start - at, 0) : stop - at], origin))
         return Rope(tuple(kept))
 
     def relabelled(self, text: str) -> "Rope":
@@ -169,7 +172,7 @@ def rope(text: str, origin: Origin) -> Rope:
         return EMPTY
     # Past the constructor: a conversation makes hundreds of thousands of these.
     leaf = _new(Rope)
-    leaf._pieces = None
+    leaf._pieces = leaf._starts = None
     leaf._origin = origin
     leaf._length = len(text)
     leaf._text = text
@@ -182,7 +185,7 @@ def joined(ropes: Iterable[Rope]) -> Rope:
     if len(parts) < 2:
         return parts[0] if parts else EMPTY
     whole = _new(Rope)
-    whole._pieces = whole._text = whole._origin = None
+    whole._pieces = whole._starts = whole._text = whole._origin = None
     whole._children = parts
     whole._length = sum([part._length for part in parts])
     if whole._length > MAX_CHARACTERS:

@@ -93,3 +93,13 @@ def test_a_swallowed_refusal_is_still_noted() -> None:
 
 def test_a_repr_shows_no_character() -> None:
     assert repr(rope("secret", CALLER)) == "<text of 6 characters>"
+
+
+def test_every_cut_has_the_characters_and_origins_of_its_place() -> None:
+    whole = joined([rope("ab", TEMPLATE), rope("c", CALLER), rope("def", COMPUTED), rope("g", TEMPLATE)])
+    kinds = [origin.kind for text, origin in whole.pieces for _ in text]
+    for start in range(8):
+        for stop in range(start, 8):
+            cut = whole.cut(start, stop)
+            assert cut.text == "abcdefg"[start:stop]
+            assert [origin.kind for text, origin in cut.pieces for _ in text] == kinds[start:stop]
