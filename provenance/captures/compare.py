@@ -10,8 +10,10 @@ from itertools import takewhile
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from assay.provenance.captures.arrays import OpenCapture, Rung, Stored
+from assay.provenance.captures.coverage import AGREES, absent_rungs, bounds, is_partial, merged, total_tokens
 from assay.provenance.captures.margins import margin
 from assay.provenance.captures.numbers import absolute, beyond, coarser, ulp_distance
 from assay.provenance.captures.tolerances import tolerance
@@ -45,6 +47,8 @@ class _Tally:
     has_nan: bool = False
     is_equal: bool = True
     first: tuple[int, int] | None = None
+    compared: list[tuple[int, int]] = field(default_factory=list)
+    not_finite: tuple[int, int, float] | None = None
     values: tuple[Any, Any, float, int] = field(default=(None, None, 0.0, 0))
 
 
@@ -61,7 +65,7 @@ def compare(a: OpenCapture, b: OpenCapture, names: tuple[str, str], options: Opt
     first = _text_difference(a, b) if prompt.state == "differs" else None
     shared, tokens_record, tokens_first = _token_rung(a, b)
     records.append(tokens_record)
-    keys = sorted({*a.rungs(), *b.rungs()}, key=lambda key: rung(*key))
+    keys = sorted({*a.rungs(), *b.rungs(), *absent_rungs(a, b)}, key=lambda key: rung(*key))
     if first is None:
         arrays, found = _walk(a, b, keys, shared, asked)
         if found is not None or tokens_first is None:
@@ -79,32 +83,32 @@ def compare(a: OpenCapture, b: OpenCapture, names: tuple[str, str], options: Opt
 
 
 def _result(names: tuple[str, str], records: list[RungRecord], first: FirstDifference | None) -> Diff:
-    equal = [record.rung for record in records if record.state in {"equal", "within"}]
+    equal = [record.rung for record in records if record.state in AGREES]
     computed = [name for name in equal if name not in {"prompt_bytes", "token_ids"}]
     unknown = [record.rung for record in records if record.state == "unknown"]
-    verdict: Any = "diverges" if first else "equal" if computed else "inconclusive"
+    partial = [record.rung for record in records if is_partial(record)]
+    non_finite = [record for record in records if record.state == "non-finite"]
+    verdict: Any = "diverges" if first else "equal" if computed and not non_finite else "inconclusive"
     before = list(takewhile(lambda record: first is not None and record.rung != first.rung, records))
-    last = next((record.rung for record in reversed(before) if record.state in {"equal", "within"}), None)
-    between: list[str] = []
-    for record in reversed(before):
-        if record.state in {"equal", "within"}:
-            break
-        between.append(record.rung)
+    last, between = bounds(first, before) if first else (next(reversed(equal), None), [])
     counts = {state: sum(1 for record in records if record.state == state) for state in
-              ("equal", "within", "differs", "unknown", "downstream")}  # fmt: skip
+              ("equal", "within", "differs", "unknown", "downstream", "non-finite")}  # fmt: skip
     if first is not None:
         reason = f"first difference at {first.rung}"
         reason += f", token {first.token}" if first.token is not None else ""
-        reason += f"; {len(between)} rungs just before it could not be compared" if between else ""
+        reason += f"; {len(between)} rungs just before it could not be compared there" if between else ""
+    elif non_finite:
+        reason = f"{non_finite[0].rung} is not finite in both captures ({non_finite[0].reason}), which is no agreement"
     elif computed:
         reason = f"{len(computed)} computed rungs agree"
         reason += f"; {len(unknown)} rungs are unknown, which is not equal" if unknown else ""
+        reason += f"; {len(partial)} rungs were compared at some of their tokens only" if partial else ""
     else:
         reason = "no computed rung is in both captures"
     return Diff(
         a=names[0], b=names[1], verdict=verdict, first=first, counts=counts, reason=reason,
-        last_equal=last if first else (equal[-1] if equal else None), unknown_between=between[::-1] if first else [],
-        rungs=records,
+        last_equal=last, unknown_between=between, partial=partial,
+        non_finite=[record.rung for record in non_finite], rungs=records,
     )  # fmt: skip
 
 
@@ -138,12 +142,19 @@ def _token_rung(a: OpenCapture, b: OpenCapture) -> tuple[int | None, RungRecord,
     at = next((i for i in range(shorter) if left[i] != right[i]), None)
     if at is None:
         reason = "" if len(left) == len(right) else f"{len(left)} and {len(right)} ids; the common ones agree"
-        return shorter, RungRecord(rung="token_ids", state="equal", tokens=shorter, reason=reason), None
+        return shorter, _token_record("equal", shorter, max(len(left), len(right)), reason), None
     first = FirstDifference(
         rung="token_ids", stage="token_ids", layer=None, part="", kind="value", token=at, index=[],
         a=left[at], b=right[at], absolute=None, ulp=None, ulp_of="", tolerance=None, margin=None,
     )  # fmt: skip
-    return at, RungRecord(rung="token_ids", state="differs", tokens=at), first
+    return at, _token_record("differs", at, max(len(left), len(right)), ""), first
+
+
+def _token_record(state: Any, tokens: int, total: int, reason: str) -> RungRecord:
+    compared = merged([(0, tokens)])
+    return RungRecord(
+        rung="token_ids", state=state, tokens=tokens, total=total, compared=compared, reason=reason
+    )
 
 
 def _walk(
@@ -184,7 +195,8 @@ def _compare_rung(
             return RungRecord(rung=name, state="differs", reason=f"rows {shapes[0]} and {shapes[1]}"), first
         reason = "no token in common" if tally.tokens == 0 else ""
     if reason:
-        return RungRecord(rung=name, state="unknown", reason=reason), None
+        total = total_tokens(a, b, key)
+        return RungRecord(rung=name, state="unknown", total=total, reason=reason), None
     return _record(a, b, key, name, tally, chosen, types)
 
 
@@ -200,28 +212,39 @@ def _record(
     largest: float | str = "nan" if tally.has_nan else _shown(tally.max_absolute)
     is_float = types[0].startswith(("f", "b"))
     state: Any = "differs" if tally.first else "equal" if tally.is_equal else "within"
+    reason = ""
+    if tally.not_finite is not None:
+        token, place, value = tally.not_finite
+        reason = f"{value} in both at token {token}, index {_index(a, key, token, place)}"
+        state = state if tally.first else "non-finite"
     record = RungRecord(
-        rung=name, state=state, tokens=tally.tokens, max_absolute=largest,
-        max_ulp=tally.max_ulp if is_float else None,
+        rung=name, state=state, tokens=tally.tokens, total=total_tokens(a, b, key),
+        compared=merged(tally.compared), max_absolute=largest, max_ulp=tally.max_ulp if is_float else None,
+        reason=reason,
     )  # fmt: skip
     if tally.first is None:
         return record, None
     token, place = tally.first
-    shape = (
-        a.row_shape(key, token) if key[0] != "state" else tuple(list(a.states(key).values())[-1].entry.shape)
-    )
-    size = int(np.prod(shape)) if shape else 1
-    index = [int(axis) for axis in np.unravel_index(place, shape)] if shape and place < size else [place]
     left, right, far, ulps = tally.values
     first = FirstDifference(
         rung=name, stage=key[0], layer=key[1], part=key[2], kind="value", token=token,
-        index=index if shape else [], a=_shown(left), b=_shown(right), absolute=_shown(far),
+        index=_index(a, key, token, place), a=_shown(left), b=_shown(right), absolute=_shown(far),
         ulp=ulps if is_float and ulps >= 0 else None,
         ulp_of=coarser(*types) if is_float else "",
         tolerance=chosen,
         margin=None if key[0] == "state" else margin(key, token, place, a, b),
     )  # fmt: skip
     return record, first
+
+
+def _index(a: OpenCapture, key: Rung, token: int, place: int) -> list[int]:
+    """Returns the place in a token's row, or in a state, as an index by axes."""
+    shape = (
+        a.row_shape(key, token) if key[0] != "state" else tuple(list(a.states(key).values())[-1].entry.shape)
+    )
+    if not shape:
+        return []
+    return [int(axis) for axis in np.unravel_index(place, shape)] if place < np.prod(shape) else [place]
 
 
 def _compare_tokens(
@@ -241,6 +264,7 @@ def _compare_tokens(
                 left, right = _widen(left, max(sizes), fill), _widen(right, max(sizes), fill)
             _block(left, right, chosen, tally, max(1, *sizes), (start, 0))
             tally.tokens += stop - start
+            tally.compared.append((start, stop))
             if tally.first is not None:
                 return None
     return None
@@ -266,6 +290,7 @@ def _compare_states(
             if tally.first is not None:
                 return ""
         tally.tokens = end
+        tally.compared.append((0, end))
     return ""
 
 
@@ -276,6 +301,8 @@ def _block(
     x, y = left.values(), right.values()
     if x.size == 0:
         return
+    if tally.not_finite is None:
+        tally.not_finite = _not_finite_in_both(x, y, width, start)
     if np.array_equal(x, y):
         return
     tally.is_equal = False
@@ -296,6 +323,18 @@ def _block(
             x.ravel()[flat].item(), y.ravel()[flat].item(), float(distance.ravel()[flat]),
             int(ulps.ravel()[flat]) if ulps is not None else 0,
         )  # fmt: skip
+
+
+def _not_finite_in_both(
+    x: NDArray[Any], y: NDArray[Any], width: int, start: tuple[int, int]
+) -> tuple[int, int, float] | None:
+    """Returns token, place and value of the first NaN or infinity that both sides hold in one place."""
+    both = ~(np.isfinite(x) | np.isfinite(y))
+    if not both.any():
+        return None
+    flat = int(np.flatnonzero(both.ravel())[0])
+    row, column = divmod(flat + start[1], width)
+    return start[0] + row, column, float(x.ravel()[flat])
 
 
 def _widen(stored: Stored, width: int, fill: float) -> Stored:

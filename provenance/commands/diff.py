@@ -17,12 +17,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rtol", type=float, metavar="X", help="relative tolerance of all float rungs")
     parser.add_argument("--atol", type=float, metavar="X", help="absolute tolerance of all float rungs")
     parser.add_argument(
-        "--complete", action="store_true", help="unknown rungs make the result inconclusive (exit 3)"
+        "--complete",
+        action="store_true",
+        help="unknown rungs and tokens make the result inconclusive (exit 3)",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compares two captures: 0 when all common rungs agree, 1 when one differs, 3 when nothing could be compared."""
+    """Compares two captures: 0 when all common rungs agree, 1 when one differs, 3 when that can't be told."""
     for name, value in (("--rtol", arguments.rtol), ("--atol", arguments.atol)):
         if value is not None and not (value >= 0 and math.isfinite(value)):
             raise usage_error(name, expected="a number from 0 up", got=value)
@@ -33,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     result = compare(
         left, right, (str(arguments.a), str(arguments.b)), Options(arguments.rtol, arguments.atol)
     )
-    if arguments.complete and result.verdict == "equal" and result.counts["unknown"]:
+    if arguments.complete and result.verdict == "equal" and (result.counts["unknown"] or result.partial):
         result = result.model_copy(update={"verdict": "inconclusive"})
     if output_format(arguments) == "json":
         emit_json(result.model_dump(by_alias=True))
@@ -68,7 +70,30 @@ def pretty(result: Diff) -> str:
         lines += [f"  note        {one.note}"] if one.note else []
         lines.append(f"  last equal  {result.last_equal or 'none'}")
         if result.unknown_between:
-            lines.append(f"  unknown between them: {', '.join(result.unknown_between)}")
+            lines.append(f"  unknown between them: {_some(result.unknown_between)}")
+    lines += [f"  in part     {line}" for line in _partial_lines(result)]
+    for record in result.rungs:
+        if record.rung in result.non_finite:
+            lines.append(f"  non-finite  {record.rung}: {record.reason}")
     counts = ", ".join(f"{count} {state}" for state, count in result.counts.items() if count)
     lines.append(f"  rungs       {counts}")
     return "\n".join(lines)
+
+
+def _partial_lines(result: Diff) -> list[str]:
+    """One line for all rungs of which the same share of tokens was compared."""
+    shares: dict[tuple[int, int], list[str]] = {}
+    for record in result.rungs:
+        if record.rung in result.partial:
+            shares.setdefault((record.tokens, record.total), []).append(record.rung)
+    return [
+        f"{tokens} of {total} tokens compared: {names[0]}"
+        + (f" and {len(names) - 1} more" if names[1:] else "")
+        for (tokens, total), names in shares.items()
+    ]
+
+
+def _some(names: list[str], limit: int = 12) -> str:
+    """The names nearest to the difference, and how many stand before them."""
+    before = f"{len(names) - limit} more, " if len(names) > limit else ""
+    return before + ", ".join(names[-limit:])

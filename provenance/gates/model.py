@@ -190,11 +190,18 @@ def metal(context: GateContext) -> GateResult:
 
 def _diff_findings(code: str, case: str, diff: Diff) -> list[Finding]:
     found = []
-    unknown = [one.rung for one in diff.rungs if one.state == "unknown" and one.rung != "prompt_bytes"]
-    if unknown:
+    missing = [one for one in diff.rungs if one.rung != "prompt_bytes"
+               and (one.state in {"unknown", "non-finite"} or one.rung in diff.partial)]  # fmt: skip
+    if missing:
+        one = missing[0]
+        got = one.reason or f"{one.tokens} of {one.total} tokens on both sides"
         found.append(
             Finding.of(
-                code, "parity", f"{case}: {unknown[0]}", expected="an array on both sides", got="one only"
+                code,
+                "parity",
+                f"{case}: {one.rung}",
+                expected="finite arrays of all tokens on both sides",
+                got=got,
             )
         )
     if diff.first is not None:

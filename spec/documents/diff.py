@@ -48,18 +48,25 @@ class FirstDifference(Document):
 
 
 class RungRecord(Document):
-    """What one rung came to. `downstream` rungs follow the first difference and were not compared."""
+    """What one rung came to.
+
+    `downstream` rungs follow the first difference and were not compared. `non-finite` rungs hold the same NaN or
+    infinity on both sides, which is no agreement. `compared` are the token ranges [first, end) that both captures
+    have, `tokens` their number; `total` counts the tokens that at least one has. The others are unknown.
+    """
 
     rung: str
-    state: Literal["equal", "within", "differs", "unknown", "downstream"]
+    state: Literal["equal", "within", "differs", "unknown", "downstream", "non-finite"]
     tokens: int = 0
+    total: int = 0
+    compared: tuple[tuple[int, int], ...] = ()
     max_absolute: float | str | None = None
     max_ulp: int | None = None
     reason: str = ""
 
 
 class Diff(Document):
-    """The result of `assay diff A B`."""
+    """The result of `assay diff A B`; `partial` names the agreeing rungs that were compared at some tokens only."""
 
     schema_: Literal["assay.diff/1"] = Field("assay.diff/1", alias="schema")
     a: str
@@ -68,6 +75,8 @@ class Diff(Document):
     first: FirstDifference | None
     last_equal: str | None
     unknown_between: list[str]
+    partial: list[str]
+    non_finite: list[str]
     counts: dict[str, int]
     rungs: list[RungRecord]
     reason: str

@@ -24,6 +24,22 @@ APPLY = ("attn_gr_apply", 0, "")
 HEAD = ("output_head", None, "")
 
 
+@pytest.fixture
+def full(hidden: np.ndarray) -> dict:
+    """Every rung of a model of one layer."""
+    stages = (
+        "attn_gr_prepare",
+        "gdn",
+        "attn_gr_apply",
+        "moe_gr_prepare",
+        "router",
+        "routed_shared_moe",
+        "moe_gr_apply",
+    )
+    ends = ("embedding", "four_stream_residual", "final_gr_mixer", "output_head")
+    return {(one, None, ""): hidden for one in ends} | {(one, 0, ""): hidden for one in stages}
+
+
 def diff(a: Path, b: Path, options: Options | None = None) -> Diff:
     return compare(OpenCapture(a), OpenCapture(b), (str(a), str(b)), options)
 
@@ -144,9 +160,46 @@ def test_a_value_that_is_not_finite_is_never_within(write: Callable[..., Path], 
     assert (first.token, first.index, first.b) == (1, [0], str(float(bad)))
 
 
-def test_two_nans_in_one_place_agree(write: Callable[..., Path]) -> None:
-    nan = np.full((1, 1), np.nan, np.float32)
-    assert diff(write("a", {GDN: nan}), write("b", {GDN: nan})).verdict == "equal"
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_value_that_is_not_finite_in_both_is_no_agreement(
+    write: Callable[..., Path], hidden: np.ndarray, bad: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = hidden.copy()
+    broken[2:, 3] = bad
+    a = write("a", {READ: hidden, GDN: broken})
+    b = write("b", {READ: hidden, GDN: broken})
+    result = diff(a, b)
+    record = next(one for one in result.rungs if one.rung == "layers.0.gdn")
+    assert (result.verdict, result.non_finite, record.state) == (
+        "inconclusive",
+        ["layers.0.gdn"],
+        "non-finite",
+    )
+    assert record.reason == f"{float(bad)} in both at token 2, index [3]"
+    assert main(["diff", str(a), str(b), "--format", "pretty"]) == 3
+    assert f"non-finite  layers.0.gdn: {float(bad)} in both" in capsys.readouterr().out
+
+
+def test_a_state_that_is_not_finite_in_both_is_no_agreement(
+    write: Callable[..., Path], hidden: np.ndarray
+) -> None:
+    broken = hidden.copy()
+    broken[1, 3] = np.nan
+    key = ("state", 0, "gdn_conv")
+    result = diff(write("a", {GDN: hidden, key: broken}), write("b", {GDN: hidden, key: broken}))
+    assert result.non_finite == ["layers.0.state.gdn_conv"]
+    assert "index [1, 3]" in result.rungs[-1].reason
+
+
+def test_a_difference_after_a_value_that_is_not_finite_is_still_found(
+    write: Callable[..., Path], hidden: np.ndarray
+) -> None:
+    broken = hidden.copy()
+    broken[0, 0] = np.nan
+    a, b = write("a", {READ: broken, GDN: hidden}), write("b", {READ: broken, GDN: changed(hidden, 1, 0, 1)})
+    result = diff(a, b)
+    assert (result.verdict, result.last_equal) == ("diverges", None)
+    assert "layers.0.attn_gr_prepare" in result.unknown_between
 
 
 def test_bfloat16_is_compared_with_float32_in_its_own_ulps(write: Callable[..., Path]) -> None:
@@ -237,8 +290,86 @@ def test_tokens_that_only_one_capture_has_are_not_compared(
 ) -> None:
     a = write("a", {GDN: hidden})
     b = write("b", {GDN: hidden[2:].copy()}, first=2)
-    record = next(one for one in diff(a, b).rungs if one.rung == "layers.0.gdn")
-    assert (record.state, record.tokens) == ("equal", 2)
+    result = diff(a, b)
+    record = next(one for one in result.rungs if one.rung == "layers.0.gdn")
+    assert (record.state, record.tokens, record.total, record.compared) == ("equal", 2, 4, ((2, 4),))
+    assert result.partial == ["layers.0.gdn"]
+
+
+def part_of(write: Callable[..., Path], name: str, arrays: dict, key: tuple, first: int, end: int) -> Path:
+    """Writes a capture in which one rung has the tokens [first, end) only."""
+    folder = write(name, {**arrays, key: arrays[key][first:end].copy()})
+    document = json.loads((folder / "capture.json").read_text())
+    for entry in document["entries"]:
+        if (entry["stage"], entry.get("layer"), entry.get("part", "")) == key:
+            entry["first_token"] = first
+    (folder / "capture.json").write_text(json.dumps(document))
+    return folder
+
+
+def test_a_rung_cut_short_is_said_and_is_not_complete(
+    write: Callable[..., Path], full: dict, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = write("a", full, prompt_hex="61", token_ids=[1, 2, 3, 4]), part_of(write, "b", full, GDN, 0, 3)
+    document = json.loads((b / "capture.json").read_text()) | {"prompt_hex": "61", "token_ids": [1, 2, 3, 4]}
+    (b / "capture.json").write_text(json.dumps(document))
+    assert main(["diff", str(a), str(a), "--complete", "--format", "pretty"]) == 0
+    assert "in part" not in capsys.readouterr().out
+    assert main(["diff", str(a), str(b), "--format", "pretty"]) == 0
+    assert "in part     3 of 4 tokens compared: layers.0.gdn\n" in capsys.readouterr().out
+    assert main(["diff", str(a), str(b), "--complete", "--format", "pretty"]) == 3
+    assert capsys.readouterr().out.startswith("inconclusive: ")
+
+
+def test_token_ids_cut_short_are_compared_in_part(write: Callable[..., Path], full: dict) -> None:
+    a = write("a", full, prompt_hex="61", token_ids=[1, 2, 3, 4])
+    short = {key: array[:2].copy() for key, array in full.items()}
+    b = write("b", short, prompt_hex="61", token_ids=[1, 2])
+    result = diff(a, b)
+    record = next(one for one in result.rungs if one.rung == "token_ids")
+    assert (record.tokens, record.total) == (2, 4)
+    assert "token_ids" in result.partial
+    assert "output_head" in result.partial
+    assert main(["diff", str(a), str(b), "--complete", "--format", "json"]) == 3
+
+
+def test_a_rung_not_compared_at_the_differing_token_is_unknown_between(
+    write: Callable[..., Path], hidden: np.ndarray
+) -> None:
+    """The difference at token 1 may come from GDN, which only one capture has there."""
+    a = write("a", {READ: hidden, GDN: hidden, APPLY: hidden})
+    b = part_of(write, "b", {READ: hidden, GDN: hidden, APPLY: changed(hidden, 1, 0, 1)}, GDN, 2, 4)
+    result = diff(a, b)
+    assert result.last_equal == "layers.0.attn_gr_prepare"
+    assert result.unknown_between == ["layers.0.gdn"]
+
+
+def test_a_rung_compared_at_the_differing_token_bounds_a_stage_of_single_tokens(
+    write: Callable[..., Path], hidden: np.ndarray
+) -> None:
+    a = write("a", {READ: hidden, GDN: hidden, APPLY: hidden})
+    b = part_of(write, "b", {READ: hidden, GDN: hidden, APPLY: changed(hidden, 3, 0, 1)}, GDN, 2, 4)
+    result = diff(a, b)
+    assert (result.last_equal, result.unknown_between) == ("layers.0.gdn", [])
+
+
+def test_before_a_recurrent_stage_all_earlier_tokens_count(
+    write: Callable[..., Path], hidden: np.ndarray
+) -> None:
+    """GDN differs at token 3; its input agrees there, but was not compared at tokens 0 and 1."""
+    a = write("a", {EMBEDDING: hidden, READ: hidden, GDN: hidden})
+    b = part_of(write, "b", {EMBEDDING: hidden, READ: hidden, GDN: changed(hidden, 3, 0, 1)}, READ, 2, 4)
+    result = diff(a, b)
+    assert result.last_equal == "embedding"
+    assert result.unknown_between == ["four_stream_residual", "layers.0.attn_gr_prepare"]
+
+
+def test_a_rung_in_neither_capture_is_unknown(write: Callable[..., Path], full: dict) -> None:
+    arrays = {key: array for key, array in full.items() if key != APPLY}
+    a = write("a", arrays, prompt_hex="61", token_ids=[1, 2, 3, 4])
+    record = next(one for one in diff(a, a).rungs if one.rung == "layers.0.attn_gr_apply")
+    assert (record.state, record.reason) == ("unknown", "in neither capture")
+    assert main(["diff", str(a), str(a), "--complete", "--format", "json"]) == 3
 
 
 def test_states_of_another_layout_are_unknown(write: Callable[..., Path], hidden: np.ndarray) -> None:
