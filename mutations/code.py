@@ -9,7 +9,6 @@ import difflib
 import hashlib
 import importlib.util
 import json
-import random
 import shutil
 import subprocess
 import sys
@@ -138,8 +137,7 @@ def run_code(sample: int | None, seed: int, jobs: int, build: Path | None = None
     asked = [one for one in everything if _is_asked(one)]
     left = len(everything) - len(asked)
     if sample is not None:
-        drawn = random.Random(seed).sample(asked, min(sample, len(asked)))  # noqa: S311 - a draw that can be repeated
-        asked = sorted(drawn, key=lambda one: one.name)
+        asked = sorted(asked, key=lambda one: _lot(seed, one))[:sample]
     waiting = [one.name for one in asked if sample is not None or one.exit_code is None]
     if waiting:
         _mutmut(folder, waiting, jobs)
@@ -189,6 +187,11 @@ def mutants(folder: Path) -> Iterator[Mutant]:
             stem = short.rpartition("__mutmut_")[0]
             function = stem.removeprefix("x_").removeprefix("xǁ").replace("ǁ", ".")
             yield Mutant(name, module, function, sources[f"{stem}__mutmut_orig"], sources[short], code)
+
+
+def _lot(seed: int, one: Mutant) -> str:
+    """The order of the draw: by what is changed and not by place, so that a change elsewhere keeps the sample."""
+    return hashlib.sha256(f"{seed}:{one.key}:{one.name.rpartition('__mutmut_')[0]}".encode()).hexdigest()
 
 
 def _is_asked(one: Mutant) -> bool:

@@ -52,6 +52,8 @@ class _WithoutDefaultTypes(ast.NodeTransformer):
         name = _name(node.func)
         if name == "astype" and len(node.args) == 1 and _is_none(node.args[0]):
             node.args = [ast.parse("np.float64", mode="eval").body]
+        if name in {"real", "numbers"} and len(node.args) >= 3 and _is_none(node.args[2]):
+            node.args[2] = ast.parse("np.float64", mode="eval").body
         if name in _MAKERS and len(node.args) == 2 and _is_default_type(node.args[1]):
             node.args = node.args[:1]
         return node

@@ -174,3 +174,10 @@ def test_a_function_that_is_left_out_is_there() -> None:
         module, name = place.split(".")
         assert callable(getattr(importlib.import_module(f"assay.oracles.{module}"), name))
         assert reason
+
+
+def test_the_draw_depends_on_the_change_and_the_seed_and_not_on_the_neighbours() -> None:
+    one, same = mutant("assay.norms.x_f__mutmut_1", 0), mutant("assay.norms.x_f__mutmut_9", 0)
+    other = mutant("assay.norms.x_f__mutmut_1", 0, after="return x * 1")
+    assert code._lot(3, one) == code._lot(3, same)
+    assert len({code._lot(3, one), code._lot(4, one), code._lot(3, other)}) == 3

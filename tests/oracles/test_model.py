@@ -325,3 +325,39 @@ def test_tensor_names_and_shapes_are_those_of_the_published_headers(checkpoint: 
     left = {name for name in index if name not in tensors.shapes(dims)}
     assert {name.split(".")[0] for name in left} <= {"mtp", "model"}
     assert all(".visual." in name or name.startswith("mtp.") or ".ple_embedding." in name for name in left)
+
+
+def test_fields_that_upstream_defaults_have_its_defaults() -> None:
+    """transformers 5.24.0 Qwen4ExpTextConfig."""
+    given = {
+        "ple_embed_dim", "ple_conv_kernel_size", "ngram_size", "heads_per_ngram", "ngram_vocab_size_base",
+        "make_ngram_vocab_size_divisible_by", "split_ngram_parts", "seed",
+    }  # fmt: skip
+    text = {key: value for key, value in FIXTURE_CONFIG["text_config"].items() if key not in given}
+    dims = geometry.from_config({"text_config": {**text, "hidden_size": 16}})
+    assert (dims.ple_embedding, dims.ple_kernel, dims.ngram_size, dims.heads_per_ngram) == (16, 4, 3, 8)
+    assert (dims.ngram_base, dims.ngram_divisor, dims.ngram_parts, dims.seed) == (20_000_000, 128, 512, 1234)
+
+
+def test_owners_of_equal_bytes_and_another_type_or_layer_differ() -> None:
+    import dataclasses
+
+    plain = oracle().fresh()
+    turned = {layer: array.view(np.int32) for layer, array in plain.gdn_conv.items()}
+    found = state.differing(plain, dataclasses.replace(plain, gdn_conv=turned))
+    assert found == ["gdn_conv.0", "gdn_conv.1", "gdn_conv.2"]
+    fewer = {layer: array for layer, array in plain.gdn_conv.items() if layer}
+    assert state.differing(plain, dataclasses.replace(plain, gdn_conv=fewer)) == ["gdn_conv.0"]
+    assert state.differing(dataclasses.replace(plain, gdn_conv=fewer), plain) == ["gdn_conv.0"]
+
+
+def test_the_operation_hands_out_the_stages_of_the_tokens_asked_for() -> None:
+    from assay.oracles.catalogue import rule_model
+
+    logits, stages = rule_model(FIXTURE_CONFIG, [2, 5], taps=[1])
+    assert logits.shape == (2, 13)
+    assert {frozenset(one) for one in stages} == {frozenset({"stage", "layer", "token", "values"})}
+    assert {one["token"] for one in stages} == {1}
+    head = next(one for one in stages if one["stage"] == "output_head")
+    assert head["values"] == logits[1].tolist()
+    assert rule_model(FIXTURE_CONFIG, [2])[1] == []

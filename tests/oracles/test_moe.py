@@ -139,3 +139,11 @@ def test_the_two_halves_of_an_expert_must_agree() -> None:
 
 def test_combining_refuses_an_id_without_an_output() -> None:
     assert_refused("oracle.argument.domain", "ids[0]", lambda: moe.combine([3], [1.0], [[0.0]] * 3))
+
+
+def test_softmax_works_along_the_last_axis() -> None:
+    """1/2 and 1/2; 1/4 and 3/4."""
+    from assay.oracles.arithmetic import softmax
+
+    found = softmax(np.array([[0.0, 0.0], [0.0, math.log(3)]]))
+    assert found == pytest.approx(np.array([[0.5, 0.5], [0.25, 0.75]]), abs=1e-12)

@@ -300,3 +300,9 @@ def test_rows_refuse_a_token_beyond_the_vocabulary_by_its_place(name: str) -> No
     assert_refused(
         "oracle.argument.domain", f"{name}[1]", lambda: ple.rows(**TOY, **{**given, name: [1, 10]})
     )
+
+
+def test_a_layer_beyond_the_list_of_primes_is_refused() -> None:
+    """1,024 primes at most: 64 layers of 16 heads before this one."""
+    assert_refused("oracle.argument.domain", "ordinal", lambda: ple.primes(base=2, ordinal=65))
+    assert len(ple.primes(base=2, ordinal=64).primes) == 16

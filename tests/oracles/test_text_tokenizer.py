@@ -158,3 +158,8 @@ def test_data_follows_the_mark_rule_of_its_tables() -> None:
 def test_the_merge_of_lowest_rank_is_made_first_wherever_it_stands() -> None:
     vocabulary = {"a": 0, "b": 1, "c": 2, "ab": 3, "bc": 4}
     assert Oracle(Tables(vocabulary, [("b", "c"), ("a", "b")], {})).encode_data("abc") == [0, 4]
+
+
+@pytest.mark.parametrize(("text", "expected"), [("a 1", ["a", " ", "1"]), ("1 \t1", ["1", " ", "\t", "1"])])
+def test_blanks_before_a_digit_stand_alone(text: str, expected: list[str]) -> None:
+    assert pieces(text) == expected

@@ -107,3 +107,8 @@ def test_the_operation_is_asked_by_a_name_or_a_role_within_its_range() -> None:
         given = {"role": 1, name: value}
         assert_refused("oracle.argument.domain", name, lambda given=given: rule_values(**given))
     assert len(rule_values(name="a", first=2**63)) == 1
+
+
+def test_an_index_beyond_64_bits_is_refused() -> None:
+    assert_refused("oracle.argument.domain", "first", lambda: weights.values(1, 2**64, 1))
+    assert weights.values(1, 2**64 - 1, 1).size == 1
