@@ -505,6 +505,7 @@ OPERATIONS: Final[dict[str, Operation]] = _named(
                 _whole("heads_per_ngram", "", "heads of one order"),
                 _whole("eos", "", "end-of-sequence token"),
                 _whole("history", "token", "tokens before the first, oldest first"),
+                _whole("vocab_size", "", "tokens are below it", nullable=True),
             ),
             (_whole("rows", "token head", "table rows"),),
             _TOY,

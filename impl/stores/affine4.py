@@ -13,17 +13,8 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.impl.stores.blocks import AFFINE4, COVER
-from assay.spec.clauses import Authority, declare
+from assay.impl.stores.blocks import AFFINE4, COVER, RANGE
 from assay.spec.errors import ContractError, Finding
-
-RANGE: Final = declare(
-    "codec.affine4.range",
-    Authority.RULE,
-    "Scale and bias of a group, and what they decode to, are finite.",
-    source="ExpertMajor v2, storage formats; the range of BF16",
-    cause="values near the end of the range of BF16, which no group of 16 levels can hold",
-)
 
 GROUP: Final = 64
 GROUP_BYTES: Final = 36

@@ -26,6 +26,13 @@ UNKNOWN: Final = declare(
     source="ExpertMajor v2, storage formats",
     cause="a block type that no runtime of this container admits",
 )
+RANGE: Final = declare(
+    "codec.affine4.range",
+    Authority.RULE,
+    "Scale and bias of a group, and what they decode to, are finite.",
+    source="ExpertMajor v2, storage formats; the range of BF16",
+    cause="values near the end of the range of BF16, which no group of 16 levels can hold",
+)
 
 
 @dataclass(frozen=True, slots=True)
