@@ -1,10 +1,10 @@
 """Building: every byte of the source in its one place, in every spelling, and never a wrong file."""
 
-import multiprocessing
 import os
 import signal
 import struct
-import time
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -365,14 +365,18 @@ def test_no_fault_leaves_a_wrong_or_half_file(call: str, small: Path, tmp_path: 
             contract.judge_fault(tmp_path, Fault(call, nth, kind), right, b"the old file")
 
 
-def _killed(source: str, target: str, reached: object) -> None:
-    """Builds in a child process and says how far it is; the parent kills it."""
+# Code and not a function of this module: an interpreter of its own can't import tests.
+BUILD_SLOWLY = """
+import sys, time
+from pathlib import Path
+from assay.impl.stores.artifact.build import build_artifact
 
-    def told(what: str, done: int, _total: int) -> None:
-        reached.put((what, done))  # type: ignore[attr-defined]
-        time.sleep(0.002)
+def told(what, done, _total):
+    print(what, done, flush=True)
+    time.sleep(0.002)
 
-    build_artifact(Path(source), Path(target), replace=True, progress=told)
+build_artifact(Path(sys.argv[1]), Path(sys.argv[2]), replace=True, progress=told)
+"""
 
 
 @pytest.mark.slow
@@ -380,17 +384,15 @@ def _killed(source: str, target: str, reached: object) -> None:
 def test_a_kill_at_any_moment_loses_nothing(moment: tuple[str, int], small: Path, tmp_path: Path) -> None:
     target = tmp_path / "small.gguf"
     target.write_bytes(b"the old file")
-    context = multiprocessing.get_context("spawn")
-    queue = context.Queue()
-    child = context.Process(target=_killed, args=(str(small), str(target), queue))
-    child.start()
-    while True:
-        what, done = queue.get(timeout=60)
-        if what == moment[0] and done >= moment[1]:
-            break
-    os.kill(child.pid or 0, signal.SIGKILL)
-    child.join(60)
-    assert child.exitcode == -signal.SIGKILL
+    child = subprocess.Popen(
+        [sys.executable, "-c", BUILD_SLOWLY, str(small), str(target)], stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    with child, child.stdout:
+        told = (line.split() for line in child.stdout)
+        reached = any(what == moment[0] and int(done) >= moment[1] for what, done in told)
+        child.kill()
+    assert (reached, child.returncode) == (True, -signal.SIGKILL)
     assert target.read_bytes() == b"the old file"
     build_artifact(small, target, replace=True)
     assert (
