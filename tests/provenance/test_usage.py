@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import assay
 from assay.provenance.catalogue import load_all_clauses
 from assay.provenance.cli import COMMANDS, main
 from assay.provenance.commands import validate
@@ -63,7 +64,7 @@ def test_what_a_command_line_lacks_is_said(
 
 def literal_codes() -> Iterator[tuple[str, str]]:
     """Yields each code that stands as a literal, or as a module's constant, where a finding is made."""
-    root = Path(__file__).parents[2]
+    root = Path(assay.__file__).parent
     for path in sorted(path for room in ROOMS for path in (root / room).rglob("*.py")):
         tree = ast.parse(path.read_text())
         constants = {
