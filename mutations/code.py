@@ -131,7 +131,9 @@ def run_code(sample: int | None, seed: int, jobs: int, build: Path | None = None
         )
     folder = build or root / "build" / "mutmut"
     stage(root, folder)
-    if not any(folder.glob("mutants/src/assay/oracles/*.meta")):
+    if not (folder / "mutants" / "mutmut-stats.json").is_file():
+        # A generation that was killed leaves half a module behind, which mutmut would take for a whole one.
+        shutil.rmtree(folder / "mutants", ignore_errors=True)
         _mutmut(folder, [FIRST], jobs)
     everything = list(mutants(folder))
     asked = [one for one in everything if _is_asked(one)]
