@@ -30,6 +30,7 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.spec.rules.upstream",
     "assay.spec.rules.vocabulary",
     "assay.impl.workers",
+    "assay.impl.stores.arguments",
     "assay.impl.stores.tokenizer_ids",
     "assay.impl.stores.payload",
     "assay.impl.stores.layout",

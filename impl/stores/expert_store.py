@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from assay.impl.stores.arguments import integer, readable
 from assay.impl.stores.expert_families import ExpertFamily
 from assay.impl.stores.expert_layout import (
     HEADER_BYTES,
@@ -133,9 +134,7 @@ class Record:
         Raises:
             ContractError: expert-store.place.
         """
-        if not 0 <= role < len(self.layer.components):
-            raise _no_place("role", f"0..{len(self.layer.components) - 1}", role)
-        one = self.layer.components[role]
+        one = self.layer.components[_index("role", role, len(self.layer.components))]
         return memoryview(self.data)[one.record_offset : one.record_offset + one.expert_bytes]
 
 
@@ -207,13 +206,59 @@ class ExpertStore:
         Raises:
             ContractError: expert-store.place.
         """
-        layer = self.layer(layer_id)
-        self._check_expert(layer, expert)
-        if not 0 <= role < len(ROLES):
-            raise _no_place("role", f"0..{len(ROLES) - 1}", role)
-        one = layer.components[role]
+        slot, expert = self._place(layer_id, expert)
+        layer = self.manifest.layers[slot]
+        one = layer.components[_index("role", role, len(ROLES))]
         offset = layer.data_offset + expert * layer.record_bytes + one.record_offset
         return self.extent.start + offset, one.expert_bytes
+
+    def locate_record(self, layer_id: int, expert: int) -> tuple[int, int]:
+        """Returns absolute file offset and bytes of one whole record: gate, up and down without a gap.
+
+        Raises:
+            ContractError: expert-store.place.
+        """
+        slot, expert = self._place(layer_id, expert)
+        layer = self.manifest.layers[slot]
+        return self.extent.start + layer.data_offset + expert * layer.record_bytes, layer.record_bytes
+
+    def record_digest(self, layer_id: int, expert: int) -> bytes | None:
+        """Returns the SHA-256 of one whole record, or None in a store without record digests.
+
+        A part of a record, such as one role, has no digest anywhere.
+
+        Raises:
+            ContractError: expert-store.place.
+        """
+        slot, expert = self._place(layer_id, expert)
+        return None if self._digests is None else self._digests.of(slot, expert)
+
+    def check_record(self, layer_id: int, expert: int, data: bytes | bytearray | memoryview) -> bool:
+        """Judges a record in memory, wherever its bytes were read, in these very bytes and without a copy.
+
+        Args:
+            layer_id: model layer.
+            expert: expert id.
+            data: the whole record, as `locate_record` says where it lies.
+
+        Returns:
+            True when its digest was compared and is right, False when this store has no record digests.
+
+        Raises:
+            ContractError: expert-store.place or store.buffer.
+            AdmissionError: expert-store.record-digest.
+        """
+        slot, expert = self._place(layer_id, expert)
+        view = readable(data, self.manifest.layers[slot].record_bytes, "data")
+        if self._digests is None:
+            return False
+        digest, wanted = hashlib.sha256(view).digest(), self._digests.of(slot, expert)
+        if digest != wanted:
+            where = f"layer {layer_id} expert {expert}"
+            raise AdmissionError(
+                Finding.of(RECORD_DIGEST, STAGE, where, expected=wanted.hex(), got=digest.hex())
+            )
+        return True
 
     def read_record(self, layer_id: int, expert: int) -> Record:
         """Reads one record; verified if the store has record digests.
@@ -222,29 +267,21 @@ class ExpertStore:
             ContractError: expert-store.place.
             AdmissionError: expert-store.record-digest, expert-store.record-size or store.file.*.
         """
-        slot = self._slot(layer_id)
+        slot, expert = self._place(layer_id, expert)
         layer = self.manifest.layers[slot]
-        self._check_expert(layer, expert)
         if layer.record_bytes > MAX_RECORD_BYTES:
             raise AdmissionError(
                 Finding.of(
                     RECORD_SIZE,
                     STAGE,
-                    f"layer {layer_id}",
+                    f"layer {layer.layer_id}",
                     expected=f"at most {MAX_RECORD_BYTES}",
                     got=layer.record_bytes,
                 )
             )
         data = self.extent.read(layer.data_offset + expert * layer.record_bytes, layer.record_bytes)
-        if self._digests is None:
-            return Record(layer_id, expert, data, is_verified=False, layer=layer)
-        digest, wanted = hashlib.sha256(data).digest(), self._digests.of(slot, expert)
-        if digest != wanted:
-            where = f"layer {layer_id} expert {expert}"
-            raise AdmissionError(
-                Finding.of(RECORD_DIGEST, STAGE, where, expected=wanted.hex(), got=digest.hex())
-            )
-        return Record(layer_id, expert, data, is_verified=True, layer=layer)
+        is_verified = self.check_record(layer.layer_id, expert, data)
+        return Record(layer.layer_id, expert, data, is_verified=is_verified, layer=layer)
 
     def read_records(self, places: Iterable[tuple[int, int]], threads: int = 3) -> Iterator[Record]:
         """Yields records in the order of `places` (layer id, expert); reading and hashing overlap."""
@@ -292,14 +329,17 @@ class ExpertStore:
         return ExpertVerification((), digest, digests_of_store)
 
     def _slot(self, layer_id: int) -> int:
-        slot = self._slots.get(layer_id)
+        number = integer(layer_id)
+        slot = None if number is None else self._slots.get(number)
         if slot is None:
             raise _no_place("layer", f"one of {sorted(self._slots)}", layer_id)
         return slot
 
-    def _check_expert(self, layer: Layer, expert: int) -> None:
-        if not 0 <= expert < layer.expert_count:
-            raise _no_place(f"layer {layer.layer_id} expert", f"0..{layer.expert_count - 1}", expert)
+    def _place(self, layer_id: int, expert: int) -> tuple[int, int]:
+        """Returns slot of the layer and number of the expert, both judged."""
+        slot = self._slot(layer_id)
+        layer = self.manifest.layers[slot]
+        return slot, _index(f"layer {layer.layer_id} expert", expert, layer.expert_count)
 
     def _canonical(self) -> Iterator[Finding]:
         starts = canonical_starts(self.manifest)
@@ -392,6 +432,18 @@ def _nonzero(data: Sequence[int] | bytes, offset: int) -> list[Finding]:
         return []
     where = f"byte {offset + len(data) - len(used)}"
     return [Finding.of(PADDING, STAGE, where, expected="0x00", got=f"{used[0]:#04x}")]
+
+
+def _index(where: str, value: int, count: int) -> int:
+    """Returns a number in 0..count-1.
+
+    Raises:
+        ContractError: expert-store.place.
+    """
+    number = integer(value)
+    if number is None or not 0 <= number < count:
+        raise _no_place(where, f"0..{count - 1}", value)
+    return number
 
 
 def _no_place(where: str, expected: object, got: object) -> ContractError:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NoReturn, Self
 
+from assay.impl.stores.arguments import writable
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import AdmissionError, Finding
 
@@ -295,8 +296,13 @@ class Extent:
         return self._read_on(data, offset, size)
 
     def read_into(self, offset: int, target: bytearray | memoryview) -> None:
-        """Fills `target` whole, or raises and leaves it as it was."""
-        view = memoryview(target).cast("B")
+        """Fills `target` whole, or raises and leaves it as it was.
+
+        Raises:
+            ContractError: store.buffer.
+            AdmissionError: store.file.extent, store.file.short or store.file.io.
+        """
+        view = writable(target, None, "target")
         view[:] = self.read(offset, len(view))
 
     def pieces(self, offset: int, size: int, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:

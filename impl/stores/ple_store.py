@@ -6,7 +6,6 @@ so that memory is 1/128 of the table and still no entry is trusted that wasn't c
 """
 
 import hashlib
-import operator
 import struct
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Final
 
+from assay.impl.stores.arguments import bound, integer, numbers, readable, writable
 from assay.impl.stores.extents import PIECE_BYTES, Extent
 from assay.impl.stores.overlap import in_order
 from assay.impl.stores.ple_digests import DigestTable, ResidentDigests, SealedDigests
@@ -115,9 +115,11 @@ class PleStore:
             cache_bytes: bound of the cache of verified pages; 0 keeps none.
 
         Raises:
-            ContractError: ple-store.*, when the geometry itself is unusable.
+            ContractError: ple-store.*, when the geometry itself is unusable, or store.bound.
             AdmissionError: the first of `judge_ple_store`.
         """
+        table_budget = bound(table_budget, 0, "table_budget")
+        cache_bytes = bound(cache_bytes, 0, "cache_bytes")
         header, table, findings = _judge(extent, geometry, table_budget)
         if findings or header is None or table is None:
             raise AdmissionError(findings[0])
@@ -134,11 +136,51 @@ class PleStore:
         Raises:
             ContractError: ple-store.row.
         """
-        number = operator.index(row)
-        if not 0 <= number < self._rows:
-            raise _no_row(number, self._rows)
-        page, slot = divmod(number, self._rows_per_page)
+        page, slot = divmod(_number(row, self._rows), self._rows_per_page)
         return page, slot, self.extent.start + self._payload + page * self._stride
+
+    def locate_page(self, page: int) -> tuple[int, int]:
+        """Returns absolute file offset and bytes of one whole page, header and tail included.
+
+        Raises:
+            ContractError: ple-store.row, for a page outside the store.
+        """
+        number = _number(page, self.geometry.page_count, "page")
+        return self.extent.start + self._payload + number * self._stride, self._stride
+
+    def locate_in_page(self, row: int) -> tuple[int, int, int]:
+        """Returns the page that holds a row, and the row's first byte in that page and its bytes.
+
+        Raises:
+            ContractError: ple-store.row.
+        """
+        page, slot, _ = self.locate_row(row)
+        return page, PAGE_HEADER_BYTES + slot * self._row_bytes, self._row_bytes
+
+    def page_digest(self, page: int) -> bytes:
+        """Returns the SHA-256 that the digest table states for one whole page; read again when it isn't in memory.
+
+        Raises:
+            ContractError: ple-store.row, for a page outside the store.
+            AdmissionError: ple-store.table-changed or store.file.*.
+        """
+        return self._digests.entry(_number(page, self.geometry.page_count, "page"))
+
+    def check_page(self, page: int, data: bytes | bytearray | memoryview) -> None:
+        """Judges a page in memory, wherever its bytes were read, in these very bytes and without a copy.
+
+        It asks for what a row read asks for: page header and page digest. Rows may then be taken from the buffer at the
+        places that `locate_in_page` says, as long as nobody writes to it.
+
+        Raises:
+            ContractError: ple-store.row or store.buffer.
+            AdmissionError: ple-store.page.*, ple-store.table-changed or store.file.*.
+        """
+        number = _number(page, self.geometry.page_count, "page")
+        view = readable(data, self._stride, "data")
+        digest = self._digests.entry(number)
+        if not self._has_header(view, number) or hashlib.sha256(view).digest() != digest:
+            raise AdmissionError(judge_page(bytes(view), number, self.geometry, digest)[0])
 
     def read_rows(self, rows: Sequence[int], into: bytearray | memoryview | None = None) -> bytes:
         """Returns encoded rows in the order asked for; duplicates and neighbours cost one page read.
@@ -153,21 +195,15 @@ class PleStore:
         """
         count, per_page, size = self._rows, self._rows_per_page, self._row_bytes
         places = []
-        for row in rows:
-            number = operator.index(row)
-            if not 0 <= number < count:
-                raise _no_row(number, count)
+        for row in numbers(rows, ROW, STAGE, "rows"):
+            number = row if type(row) is int and 0 <= row < count else _number(row, count)
             page, slot = divmod(number, per_page)
             places.append((page, PAGE_HEADER_BYTES + slot * size))
+        target = None if into is None else writable(into, len(places) * size, "into", BUFFER)
         pages = self._pages({page for page, _ in places})
         data = b"".join([pages[page][start : start + size] for page, start in places])
-        if into is not None:
-            view = memoryview(into).cast("B")
-            if len(view) != len(data):
-                raise ContractError(
-                    Finding.of(BUFFER, STAGE, "into", expected=f"{len(data)} bytes", got=f"{len(view)} bytes")
-                )
-            view[:] = data
+        if target is not None:
+            target[:] = data
         return data
 
     def verify_page(self, page: int) -> None:
@@ -177,8 +213,7 @@ class PleStore:
             ContractError: ple-store.row, for a page outside the store.
             AdmissionError: ple-store.page.* or store.file.*.
         """
-        if not 0 <= page < self.geometry.page_count:
-            raise _no_row(page, self.geometry.page_count, "page")
+        page = _number(page, self.geometry.page_count, "page")
         self._check_page_size()
         data = self.extent.read(self._payload + page * self._stride, self._stride)
         findings = judge_page(data, page, self.geometry, self._digests.entry(page))
@@ -195,7 +230,8 @@ class PleStore:
             ContractError: ple-store.row, for a range outside the table.
             AdmissionError: store.file.*.
         """
-        if not 0 <= first <= stop <= self.geometry.page_count:
+        begin, end = integer(first), integer(stop)
+        if begin is None or end is None or not 0 <= begin <= end <= self.geometry.page_count:
             raise ContractError(
                 Finding.of(
                     ROW,
@@ -207,7 +243,7 @@ class PleStore:
             )
         self._check_page_size()
         findings: list[Finding] = []
-        for _, found, _ in in_order(self._judge_run, self._runs(range(first, stop), PIECE_BYTES), threads):
+        for _, found, _ in in_order(self._judge_run, self._runs(range(begin, end), PIECE_BYTES), threads):
             findings += found[: MAX_FINDINGS - len(findings)]
         return findings
 
@@ -233,8 +269,7 @@ class PleStore:
             checkpoint: called with the number of leading pages judged without a finding, about every 64 MiB.
         """
         self._check_page_size()
-        if not 0 <= judged_before <= self.geometry.page_count:
-            raise _no_row(judged_before, self.geometry.page_count + 1, "judged_before")
+        judged_before = _number(judged_before, self.geometry.page_count + 1, "judged_before")
         tally = _Tally(self._stride, judged_before, checkpoint)
         payload = hashlib.sha256()
         total, count = self.geometry.payload_bytes, self.geometry.page_count
@@ -324,7 +359,7 @@ class PleStore:
                     self._cache.popitem(last=False)
         return found
 
-    def _has_header(self, data: bytes, page: int) -> bool:
+    def _has_header(self, data: bytes | memoryview, page: int) -> bool:
         first = page * self._rows_per_page
         valid = min(self._rows_per_page, self._rows - first)
         return data[:PAGE_HEADER_BYTES] == self._head + self._place.pack(page, first, valid) + self._rest
@@ -452,5 +487,13 @@ class _Tally:
             self._saved = verdict.stop
 
 
-def _no_row(got: int, count: int, what: str = "row") -> ContractError:
-    return ContractError(Finding.of(ROW, STAGE, what, expected=f"0..{count - 1}", got=got))
+def _number(value: object, count: int, what: str = "row") -> int:
+    """Returns a number in 0..count-1.
+
+    Raises:
+        ContractError: ple-store.row.
+    """
+    number = integer(value)
+    if number is None or not 0 <= number < count:
+        raise ContractError(Finding.of(ROW, STAGE, what, expected=f"0..{count - 1}", got=value))
+    return number

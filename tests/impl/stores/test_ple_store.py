@@ -130,11 +130,6 @@ def test_a_row_outside_the_table_is_refused(number: int) -> None:
     assert refusal(lambda: store.locate_row(number)) == ("ple-store.row", "row")
 
 
-def test_a_row_number_must_be_an_integer() -> None:
-    with pytest.raises(TypeError):
-        opened(sample()).read_rows([1.0])  # type: ignore[list-item]
-
-
 def test_a_row_is_located_by_arithmetic() -> None:
     store = PleStore.open(memory_extent(bytes(8192) + sample(), 8192), GOLDEN_PLE)
     assert store.locate_row(99) == (12, 3, 8192 + 4096 + 12 * 4096)
