@@ -77,6 +77,11 @@ def load_fast_blas() -> str | None:
     shim = _built(library, compiler)
     if shim is not None:
         _HELD.append(ctypes.CDLL(os.fspath(shim), ctypes.RTLD_GLOBAL))
+        one_thread = getattr(ctypes.CDLL(os.fspath(library)), "scipy_openblas_set_num_threads64_", None)
+        if one_thread is not None:
+            one_thread(
+                1
+            )  # the fast mode has two streams; threads of the BLAS beside them wait for each other
     return None if shim is None else os.fspath(shim)
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import mlx.core as mx
@@ -81,8 +82,7 @@ def forward(
     Source: facts 2.3; transformers 5.24.0 `Qwen4ExpTextGatedDeltaNet`; bug reports A13, A14.
     """
     g = geometry
-    qkv = numerics.linear(x, weights.qkv)
-    a, b, z = (numerics.linear(x, one) for one in (weights.a, weights.b, weights.z))
+    qkv, a, b, z = numerics.halves(partial(_projected, weights, numerics), x)
     for name, array in (("qkv", qkv), ("a", a), ("b", b), ("z", z)):
         part(name, array)
     logs = weights.decay * softplus(a + weights.bias)
@@ -96,10 +96,22 @@ def forward(
         states.append(Recurrent(tail, matrix))
         start = stop
     y = outputs[0] if len(outputs) == 1 else mx.concatenate(outputs)
-    gated = norms.gated(y, weights.gain, z.reshape(y.shape), g.eps, g.gate, numerics)
-    flat = gated.reshape(x.shape[0], -1)
+    flat, out = numerics.halves(partial(_finished, weights, g, numerics), y, z)
     part("gated_norm", flat)
-    return numerics.linear(flat, weights.out), states
+    return out, states
+
+
+def _projected(weights: GdnWeights, numerics: Numerics, x: mx.array) -> tuple[mx.array, ...]:
+    return tuple(numerics.linear(x, one) for one in (weights.qkv, weights.a, weights.b, weights.z))
+
+
+def _finished(
+    weights: GdnWeights, g: Geometry, numerics: Numerics, y: mx.array, z: mx.array
+) -> tuple[mx.array, ...]:
+    """Returns the gated norm of all heads [row, head * value], and the block output."""
+    gated = norms.gated(y, weights.gain, z.reshape(y.shape), g.eps, g.gate, numerics)
+    flat = gated.reshape(y.shape[0], -1)
+    return flat, numerics.linear(flat, weights.out)
 
 
 def chunked(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 import mlx.core as mx
@@ -104,13 +105,17 @@ def forward(x: mx.array, weights: MoeWeights, routing: Routing, numerics: Numeri
     """
     outputs = _routed(x, weights.experts, routing.ids, numerics)
     routed = mx.sum(outputs * routing.weights[:, :, None], axis=1)
-    inner = numerics.silu(numerics.linear(x, weights.shared_gate)) * numerics.linear(x, weights.shared_up)
-    alone = numerics.linear(inner, weights.shared_down)
+    (alone,) = numerics.halves(partial(_shared, weights, numerics), x)
     opened = numerics.linear(x, weights.shared_scale)
     part("routed", routed)
     part("shared", alone)
     part("shared_gate", opened)
     return routed + mx.sigmoid(opened) * alone
+
+
+def _shared(weights: MoeWeights, numerics: Numerics, x: mx.array) -> tuple[mx.array, ...]:
+    inner = numerics.silu(numerics.linear(x, weights.shared_gate)) * numerics.linear(x, weights.shared_up)
+    return (numerics.linear(inner, weights.shared_down),)
 
 
 def _routed(x: mx.array, experts: Experts, ids: mx.array, numerics: Numerics) -> mx.array:
@@ -144,8 +149,12 @@ def _routed(x: mx.array, experts: Experts, ids: mx.array, numerics: Numerics) ->
 
 
 def _expert(x: mx.array, experts: Experts, ids: mx.array, numerics: Numerics) -> mx.array:
+    return numerics.halves(partial(_tiles, experts, numerics), x, ids)[0]
+
+
+def _tiles(experts: Experts, numerics: Numerics, x: mx.array, ids: mx.array) -> tuple[mx.array, ...]:
     gate, up = experts.gate_up(x, ids)
-    return experts.down(numerics.silu(gate) * up, ids)
+    return (experts.down(numerics.silu(gate) * up, ids),)
 
 
 def _gather(x: mx.array, matrices: mx.array, ids: mx.array) -> mx.array:

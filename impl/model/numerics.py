@@ -6,12 +6,17 @@ fast BLAS and a GPU choose a kernel by shape. There every product is made of til
 with zeros, so that each row meets the same kernel whatever stands beside it.
 """
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import mlx.core as mx
 
 TILE_ROWS: Final = 8
+HALVED_FROM: Final = 128
+"""Rows from which two streams are worth their fences."""
 POLYNOMIAL_FROM: Final = 1 << 13
 """Values from which a polynomial of MLX operations is faster than its exponential on the CPU."""
 TILE_KEYS: Final = 64
@@ -62,6 +67,29 @@ class Numerics:
         product = queries[:, None] @ table.swapaxes(-1, -2)
         return product.swapaxes(1, 2).reshape(count, heads, -1)[:, :, : keys.shape[0]]
 
+    def halves(self, work: Callable[..., tuple[mx.array, ...]], *rows: mx.array) -> tuple[mx.array, ...]:
+        """Returns what `work` makes of all rows; in the fast mode many rows go in two halves, each on its own stream.
+
+        Args:
+            work: looks at each row alone; takes arrays of rows and returns arrays of rows.
+            rows: arrays with the same number of rows.
+        """
+        count = rows[0].shape[0]
+        if self.is_deterministic or count < HALVED_FROM or mx.default_device() != mx.Device(mx.cpu):
+            return work(*rows)
+        middle, found = count // 2, []
+        for stream, part in zip(_streams(), (slice(0, middle), slice(middle, count)), strict=True):
+            with mx.stream(stream):
+                found.append(work(*(one[part] for one in rows)))
+        return tuple(mx.concatenate(list(pair)) for pair in zip(*found, strict=True))
+
+    def turn(self, number: int, rows: int) -> AbstractContextManager[object]:
+        """Returns the context in which piece `number` of a larger work is built: its own stream in the fast mode."""
+        if self.is_deterministic or rows < HALVED_FROM or mx.default_device() != mx.Device(mx.cpu):
+            return nullcontext()
+        stream: AbstractContextManager[object] = mx.stream(_streams()[number % 2])
+        return stream
+
     def exp(self, x: mx.array) -> mx.array:
         """Returns e^x: MLX's own, or in the fast mode on the CPU a polynomial for large arrays."""
         is_worth = not self.is_deterministic and x.size >= POLYNOMIAL_FROM
@@ -80,6 +108,11 @@ class Numerics:
 
 PLAIN: Final = Numerics(is_deterministic=False)
 """Whole products: as fast as the library is."""
+
+
+@cache
+def _streams() -> tuple[mx.Stream, mx.Stream]:
+    return mx.new_stream(mx.Device(mx.cpu)), mx.new_stream(mx.Device(mx.cpu))
 
 
 def polynomial_exp(x: mx.array) -> mx.array:

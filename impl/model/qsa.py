@@ -322,14 +322,15 @@ def _attend_all(
 ) -> mx.array:
     """Returns attention of all new rows of one sequence, tile by tile."""
     outputs = []
-    for first, stop, places in _tiles(cache.keys.length, q.shape[0], g):
+    for number, (first, stop, places) in enumerate(_tiles(cache.keys.length, q.shape[0], g)):
         visible = np.arange(first, stop, dtype=np.int32) + cache.keys.length + 1
         complete = visible // g.ratio
-        groups, scores = _choose(asked[first:stop], cache, new, complete, places, g, numerics, watch)
-        selection = expand(groups, visible, g.ratio)
-        keys = _gather(cache.keys, new.keys, selection.rows)
-        values = _gather(cache.values, new.values, selection.rows)
-        outputs.append(attend(q[first:stop], keys, values, selection.is_valid))
+        with numerics.turn(number, q.shape[0]):
+            groups, scores = _choose(asked[first:stop], cache, new, complete, places, g, numerics, watch)
+            selection = expand(groups, visible, g.ratio)
+            keys = _gather(cache.keys, new.keys, selection.rows)
+            values = _gather(cache.values, new.values, selection.rows)
+            outputs.append(attend(q[first:stop], keys, values, selection.is_valid))
         _count(watch.counters, visible, keys, scores, g)
         if watch.is_recording:
             shown.add(selection, scores, complete)

@@ -1,11 +1,14 @@
 """Gated residual streams: what a block reads out of the four streams, and how its output is written back."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import mlx.core as mx
 
 from assay.impl.model import norms
 from assay.impl.model.numerics import Numerics
+
+Rows = tuple[mx.array, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +57,36 @@ def read(wide: mx.array, mixer: Mixer, streams: int, eps: float, numerics: Numer
 
     Source: facts 2.2.
     """
-    tokens, width = wide.shape
-    split = norms.grouped(wide, mixer.gain, streams, eps)
-    normed = split.reshape(tokens, width)
-    mix = numerics.linear(numerics.silu(numerics.linear(normed, mixer.down) / streams), mixer.up)
-    gates = numerics.sigmoid(mix).reshape(tokens, streams, width // streams)
-    value = mx.mean(gates * split, axis=1)
-    injection = None
-    if mixer.inject is not None:
-        injection = 2 * mx.sigmoid(numerics.linear(normed, mixer.inject) / streams)
+    if mixer.inject is None:
+        normed, mix, value = numerics.halves(partial(_mixed, mixer, streams, eps, numerics), wide)
+        return Read(normed, mix, value, None)
+    normed, mix, value, injection = numerics.halves(partial(_injected, mixer, streams, eps, numerics), wide)
     return Read(normed, mix, value, injection)
 
 
 def apply(wide: mx.array, block: mx.array, injection: mx.array) -> mx.array:
     """Returns the streams with the block output added to each by its weight, float32 [token, streams * hidden]."""
     return wide + (injection[:, :, None] * block[:, None, :]).reshape(wide.shape)
+
+
+def _mixed(mixer: Mixer, streams: int, eps: float, numerics: Numerics, wide: mx.array) -> Rows:
+    """Returns normed rows, gates before the sigmoid, and the block input."""
+    tokens, width = wide.shape
+    split = norms.grouped(wide, mixer.gain, streams, eps)
+    normed = split.reshape(tokens, width)
+    mix = numerics.linear(numerics.silu(numerics.linear(normed, mixer.down) / streams), mixer.up)
+    gates = numerics.sigmoid(mix).reshape(tokens, streams, width // streams)
+    return normed, mix, mx.mean(gates * split, axis=1)
+
+
+def _injected(mixer: Mixer, streams: int, eps: float, numerics: Numerics, wide: mx.array) -> Rows:
+    """Returns what `_mixed` does, and the injection weights."""
+    normed, mix, value = _mixed(mixer, streams, eps, numerics, wide)
+    injection = 2 * mx.sigmoid(numerics.linear(normed, _given(mixer.inject)) / streams)
+    return normed, mix, value, injection
+
+
+def _given(matrix: mx.array | None) -> mx.array:
+    if matrix is None:
+        raise AssertionError("a layer's mixer has injection weights")
+    return matrix
