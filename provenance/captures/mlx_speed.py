@@ -4,14 +4,16 @@ A process gets a folder, a context and a mode, and answers seconds of prefill an
 imports MLX or torch at its head: a fast BLAS must come before the one, and slows the other.
 """
 
-import multiprocessing
+import json
+import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NoReturn, cast
 
 Mode = Literal["upstream", "shipped", "fast", "tiled"]
 MODES: Final[dict[Mode, str]] = {
@@ -21,6 +23,8 @@ MODES: Final[dict[Mode, str]] = {
     "tiled": "deterministic by tiles of 8 rows, OpenBLAS in front of MLX",
 }
 DECODED: Final = 24
+LIMIT_S: Final = 90.0
+MARK: Final = "speed: "
 
 MIDDLE: Final[dict[str, Any]] = {
     "vocab_size": 4096, "hidden_size": 256, "num_hidden_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 2,
@@ -50,19 +54,48 @@ class Speed:
 
 
 def save_middle(folder: Path) -> None:
-    """Writes the checkpoint that all modes read, in a spawned process."""
-    _spawned(_save, str(folder))
+    """Writes the checkpoint that all modes read, in a process of its own.
+
+    Raises:
+        RuntimeError: when that process failed.
+    """
+    if _answer(["save", str(folder)]) is None:
+        raise RuntimeError("the checkpoint was not written")
 
 
 def measure(mode: Mode, folder: Path, context: int) -> Speed | None:
-    """Returns the speed of a mode, or None when there is no BLAS that it could use."""
-    found: Speed | None = _spawned(_upstream if mode == "upstream" else _ours, mode, str(folder), context)
+    """Returns the speed of a mode; None when it has no BLAS to use, or did not end within its limit, twice."""
+    for _ in range(2):
+        found = _answer([mode, str(folder), str(context)])
+        if found is not None:
+            return Speed(**found) if found else None
+    return None
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    """Does one piece of work and prints its answer as one line of JSON."""
+    if arguments[0] == "save":
+        _save(arguments[1])
+        found: Speed | None = None
+    elif arguments[0] == "upstream":
+        found = _upstream(arguments[1], int(arguments[2]))
+    else:
+        found = _ours(cast("Mode", arguments[0]), arguments[1], int(arguments[2]))
+    sys.stdout.write(f"\n{MARK}{json.dumps(asdict(found) if found is not None else {})}\n")
+    sys.stdout.flush()
+    os._exit(0)  # what a library's threads do at exit is not measured
+
+
+def _answer(arguments: Sequence[str]) -> dict[str, Any] | None:
+    """Runs this module in a fresh interpreter; None when it failed or took longer than its limit."""
+    command = [sys.executable, "-m", "assay.provenance.captures.mlx_speed", *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True)
+    except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
+        return None
+    line = next(line for line in reversed(done.stdout.splitlines()) if line.startswith(MARK))
+    found: dict[str, Any] = json.loads(line.removeprefix(MARK))
     return found
-
-
-def _spawned(work: Any, *arguments: Any) -> Any:
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(work, *arguments).result()
 
 
 def _save(folder: str) -> None:
@@ -86,7 +119,7 @@ def _tokens(context: int) -> list[int]:
     return list(counter_tokens(9, context, MIDDLE["vocab_size"], avoid=MIDDLE["eos_token_id"]))
 
 
-def _upstream(_mode: Mode, folder: str, context: int) -> Speed:
+def _upstream(folder: str, context: int) -> Speed:
     import torch
     from transformers.models.qwen4_exp import Qwen4ExpForCausalLM
 
@@ -156,3 +189,7 @@ def _shares(model: Any, tokens: Sequence[int]) -> dict[str, float]:
     Bank(model).advance({0: list(tokens)}, Clock())
     total = sum(spent.values())
     return {stage: seconds / total for stage, seconds in sorted(spent.items(), key=lambda item: -item[1])}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
