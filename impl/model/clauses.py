@@ -41,10 +41,6 @@ SLOT: Final = declare(
     "model.slot", Authority.FORM, "A slot is inside the bank, named once in a batch; slot 0 is a slot like any other.",
     source="bug report A15", cause="a filler row given a slot number",
 )  # fmt: skip
-POSITION: Final = declare(
-    "model.position", Authority.RULE, "A cache is appended at its frontier: logical positions have no hole.",
-    source="field note AFN-018", cause="a chunk that starts behind or ahead of the frontier",
-)  # fmt: skip
 REWIND: Final = declare(
     "model.rewind", Authority.FORM, "A sequence goes back to a length at which its state was kept.",
     source="field note AFN-010; bug report A7", cause="a recurrent matrix can't be run backwards",
@@ -63,10 +59,6 @@ ROUTES: Final = declare(
     "model.routes", Authority.RULE,
     "Expert ids are in range, distinct and ordered by probability, ties to the lower id, and their weights sum to one.",
     source="facts, graph coordinator; bug report A18", cause="a device whose sort is not stable, or a NaN in the router",
-)  # fmt: skip
-SELECTION: Final = declare(
-    "model.selection", Authority.RULE, "Selected rows are visible, ascending, and whole groups before the tail.",
-    source="field note AFN-017", cause="a selection kernel that hands out places in thread order",
 )  # fmt: skip
 CLOSED: Final = declare(
     "model.transaction.closed", Authority.PROCESS, "Nothing is installed into a chunk that has ended.",
