@@ -228,7 +228,7 @@ MISTAKES: Final = (
          "np.concatenate([[-1], np.maximum.accumulate(ends)[:-1]])", "np.maximum.accumulate(ends)"),
     _one("ple.missing-zero", "a missing predecessor is token 0", "ple.row_ids",
          "np.where(is_seen, stream[np.maximum(before, 0)], eos)", "np.where(is_seen, stream[np.maximum(before, 0)], 0)"),
-    _one("ple.history-reset", "the token history starts anew at every chunk", "graph.Model._ple",
+    _one("ple.history-reset", "the token history starts anew at every chunk", "graph.Model._ask_rows",
          "image.base.ple_history", "()"),
     _one("ple.history-keeps-end", "the history keeps tokens from before an end of text", "ple.history_after",
          "line = line[len(line) - line[::-1].index(eos) :]", "pass", STATE),

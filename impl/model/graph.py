@@ -4,7 +4,7 @@ A batch is the rows of its sequences one after another; there is no padding insi
 is done for all rows together, work that looks at a past is done sequence by sequence.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import mlx.core as mx
@@ -80,6 +80,14 @@ class Done:
     counters: qsa.Counters
 
 
+@dataclass(frozen=True, slots=True)
+class AskedRows:
+    """Table rows of one layer: their ids int64 [row, head], and whoever fetches them."""
+
+    ids: NDArray[np.int64]
+    asked: ple.Asked
+
+
 class Model:
     """One geometry with its weights; holds no sequence."""
 
@@ -110,14 +118,18 @@ class Model:
         watching = trace or Trace()
         private = transaction or self.begin(chunks)
         counters = qsa.Counters()
+        asked: dict[int, AskedRows] = {}
         try:
-            logits = self._forward(private, watching, counters, every_logit=every_logit)
+            self._ask_rows(private, asked)
+            logits = self._forward(private, asked, watching, counters, every_logit=every_logit)
             states = private.seal(watching, logits)
         except (RuntimeError, MemoryError) as error:
             text = str(error) or type(error).__name__
             raise refuse(EVALUATION, "chunk", expected="an evaluation without an error", got=text) from error
         finally:
             private.close()
+            for one in asked.values():
+                one.asked.close()
         return Done(states, logits, counters)
 
     def begin(self, chunks: Sequence[Chunk]) -> Transaction:
@@ -151,8 +163,29 @@ class Model:
             images.append(Image(base, tokens, _positions(chunk, where), history))
         return Transaction(images, g)
 
+    def _ask_rows(self, private: Transaction, asked: dict[int, AskedRows]) -> None:
+        """Asks for the table rows of all layers: they follow from the tokens alone, so nothing need wait for them."""
+        g = self.geometry
+        for layer in g.ple_layers:
+            own = self.weights.layers[layer].ple
+            if own is None:
+                raise AssertionError("a layer with per-layer embedding has its weights")
+            ids = np.concatenate(
+                [
+                    ple.row_ids(image.tokens, image.base.ple_history, own.hash, g.heads_per_ngram, g.eos[0])
+                    for image in private.images
+                ]
+            )
+            asked[layer] = AskedRows(ids, own.rows.ask(ids.reshape(-1)))
+
     def _forward(
-        self, private: Transaction, trace: Trace, counters: qsa.Counters, *, every_logit: bool
+        self,
+        private: Transaction,
+        asked: Mapping[int, AskedRows],
+        trace: Trace,
+        counters: qsa.Counters,
+        *,
+        every_logit: bool,
     ) -> list[mx.array]:
         g, weights, numerics = self.geometry, self.weights, self.numerics
         tokens = np.concatenate([image.tokens for image in private.images]).astype(np.int32)
@@ -161,7 +194,7 @@ class Model:
         wide = trace.stage("four_stream_residual", None, mx.tile(rows, (1, g.streams)))
         for layer, own in enumerate(weights.layers):
             if own.ple is not None:
-                wide = self._ple(layer, own.ple, wide, private, trace)
+                wide = self._ple(layer, own.ple, asked[layer], wide, private, trace)
             read = self._read("attn_gr_prepare", layer, own.attn_mixer, wide, trace)
             block = self._mix(layer, own, read.value, private, trace, counters)
             wide = trace.stage("attn_gr_apply", layer, residual.apply(wide, block, _given(read.injection)))
@@ -171,8 +204,8 @@ class Model:
             block = trace.stage("routed_shared_moe", layer, block)
             wide = trace.stage("moe_gr_apply", layer, residual.apply(wide, block, _given(read.injection)))
         ends = np.cumsum(private.lengths)
-        asked = wide if every_logit else mx.take(wide, mx.array((ends - 1).astype(np.int32)), axis=0)
-        final = residual.read(asked, weights.mixer, g.streams, g.eps, numerics)
+        told = wide if every_logit else mx.take(wide, mx.array((ends - 1).astype(np.int32)), axis=0)
+        final = residual.read(told, weights.mixer, g.streams, g.eps, numerics)
         trace.part("final_gr_mixer", None, "normed", final.normed)
         trace.part("final_gr_mixer", None, "mix", final.mix)
         value = trace.stage("final_gr_mixer", None, final.value)
@@ -195,18 +228,18 @@ class Model:
         return residual.Read(found.normed, found.mix, trace.stage(stage, layer, found.value), injection)
 
     def _ple(
-        self, layer: int, own: PleWeights, wide: mx.array, private: Transaction, trace: Trace
+        self,
+        layer: int,
+        own: PleWeights,
+        asked: AskedRows,
+        wide: mx.array,
+        private: Transaction,
+        trace: Trace,
     ) -> mx.array:
         g = self.geometry
-        ids = np.concatenate(
-            [
-                ple.row_ids(image.tokens, image.base.ple_history, own.hash, g.heads_per_ngram, g.eos[0])
-                for image in private.images
-            ]
-        )
         if trace.is_recording:
-            trace.part("ple_rows", layer, "", mx.array(ids))
-        embedding = own.rows.read(ids.reshape(-1)).reshape(ids.shape[0], -1)
+            trace.part("ple_rows", layer, "", mx.array(asked.ids))
+        embedding = asked.asked.rows().reshape(asked.ids.shape[0], -1)
         added, states = ple.forward(
             wide, embedding, own, [image.base.ple_conv[layer] for image in private.images], private.lengths,
             g, self.numerics, lambda part, array: trace.part("ple", layer, part, array),

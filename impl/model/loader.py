@@ -4,46 +4,35 @@ Every tensor is looked up under its possible names, its shape is compared with w
 then are its bytes read, in pieces. A norm that stores w around zero becomes 1 + w here and nowhere else.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import mlx.core as mx
-import numpy as np
 from numpy.typing import NDArray
 
 from assay.impl.model import ple
-from assay.impl.model.clauses import CONFIG, HASH, TENSOR, reject
+from assay.impl.model.clauses import CONFIG, HASH, reject
+from assay.impl.model.experts import DenseExperts, Experts, from_records
 from assay.impl.model.gdn import GdnWeights
 from assay.impl.model.geometry import Geometry, read_geometry
 from assay.impl.model.graph import LayerWeights, Model, ModelWeights
-from assay.impl.model.moe import DenseExperts, MoeWeights
+from assay.impl.model.moe import MoeWeights
 from assay.impl.model.numerics import Numerics
-from assay.impl.model.ple import PleWeights
+from assay.impl.model.ple import PleWeights, Rows
 from assay.impl.model.qsa import QsaWeights
 from assay.impl.model.residual import Mixer
-from assay.impl.model.tables import FileRows, ResidentRows
+from assay.impl.model.sources import Memory, Source
 from assay.impl.stores.artifact.opened import Artifact
 from assay.impl.stores.artifact.tensors import ArtifactTensors
 from assay.impl.stores.checkpoint_reader import CheckpointReader
-from assay.impl.stores.inventory import InventoryRow
 from assay.impl.stores.layout import CONFIG_LIMIT_BYTES, CONFIG_NAME
 from assay.impl.stores.strict_json import read_json_object
 
 GENERATION_NAME: Final = "generation_config.json"
-PREFIXES: Final = ("model.language_model.", "model.", "language_model.model.", "")
-"""What stands before `layers.` in the names: the published checkpoint, save_pretrained, older conversions."""
-WIDEN_BELOW_BYTES: Final = 2 << 30
-"""Weights of at most this many stored bytes are widened to float32 once, exactly; MLX's CPU products in narrower types
-use no BLAS. Larger ones stay in their stored type and are widened as they are used."""
-RESIDENT_BELOW_BYTES: Final = 256 << 20
-"""Embedding tables up to this size are held in memory; larger ones are read row by row."""
-_STORED: Final[dict[str, tuple[str, Any]]] = {
-    "F32": ("<f4", None),
-    "F16": ("<f2", None),
-    "BF16": ("<u2", mx.bfloat16),
-}
+AFFINE: Final = "mlx-affine4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +52,30 @@ class Loaded:
     resident_bytes: int
 
 
-def load_checkpoint(folder: Path, numerics: Numerics) -> Loaded:
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Weights that are not read into memory now: whoever has them is asked while the model runs.
+
+    Attributes:
+        experts: layer -> its experts; None reads them all.
+        rows: layer -> its embedding table; None holds small tables and reads rows of large ones from the file.
+    """
+
+    experts: Callable[[int], Experts] | None = None
+    rows: Callable[[int], Rows] | None = None
+
+
+HERE: Final = Elsewhere()
+"""Everything is read."""
+
+
+def load_checkpoint(folder: Path, numerics: Numerics, elsewhere: Elsewhere = HERE) -> Loaded:
     """Returns the model of a directory.
+
+    Args:
+        folder: with config.json and shards.
+        numerics: how reductions are made.
+        elsewhere: what is not read.
 
     Raises:
         AdmissionError: model.config, model.tensor, model.hash-buffers, or what the checkpoint reader finds.
@@ -74,26 +85,31 @@ def load_checkpoint(folder: Path, numerics: Numerics) -> Loaded:
     )
     geometry = read_geometry(config)
     reader = CheckpointReader.open(folder)
-    source = _Source(reader, geometry)
-    weights = _weights(source, geometry)
+    source = Source(reader)
+    weights = _weights(source, geometry, elsewhere)
     return Loaded(Model(geometry, weights, numerics), config, folder, source.resident_bytes)
 
 
-def load_artifact(artifact: Artifact, path: Path, numerics: Numerics) -> Loaded:
+def load_artifact(artifact: Artifact, path: Path, numerics: Numerics, elsewhere: Elsewhere = HERE) -> Loaded:
     """Returns the model of an admitted artifact; it stays open while rows may be read from it.
 
     Args:
         artifact: opened through the private seam.
         path: its file.
         numerics: how reductions are made.
+        elsewhere: what is not read.
 
     Raises:
         AdmissionError: model.config, model.tensor, model.hash-buffers, or a damaged page.
     """
     config = dict(artifact.config)
     geometry = read_geometry(config)
-    source = _Source(ArtifactTensors(artifact), geometry)
-    return Loaded(Model(geometry, _weights(source, geometry), numerics), config, path, source.resident_bytes)
+    source = Source(ArtifactTensors(artifact))
+    if elsewhere.experts is None and artifact.descriptor.facts["expertCodec"] == AFFINE:
+        packed = partial(_packed, artifact, geometry, source)  # multiplied as they are stored
+        elsewhere = replace(elsewhere, experts=packed)
+    weights = _weights(source, geometry, elsewhere)
+    return Loaded(Model(geometry, weights, numerics), config, path, source.resident_bytes)
 
 
 def stop_ids(loaded: Loaded) -> frozenset[int]:
@@ -122,147 +138,10 @@ def load_tensors(config: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]],
         numerics: how reductions are made.
     """
     geometry = read_geometry(config)
-    return Model(geometry, _weights(_Source(_Memory(tensors), geometry), geometry), numerics)
+    return Model(geometry, _weights(Source(Memory(tensors)), geometry, HERE), numerics)
 
 
-class _Tensors(Protocol):
-    """Where bytes come from: a `CheckpointReader`, or memory."""
-
-    rows: dict[str, InventoryRow]
-
-    def pieces(self, name: str, *, begin: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """Yields the bytes [begin, end) of a tensor."""
-
-    def read(self, name: str) -> bytes:
-        """Returns all bytes of a small tensor."""
-
-
-class _Memory:
-    """Tensors in memory in the form of a checkpoint reader."""
-
-    def __init__(self, tensors: Mapping[str, NDArray[Any]]) -> None:
-        self._tensors = tensors
-        self.rows = {
-            name: InventoryRow(
-                name,
-                "I64" if array.dtype.kind == "i" else "F32",
-                array.shape,
-                "memory",
-                0,
-                self._layout(name).nbytes,
-            )
-            for name, array in tensors.items()
-        }
-
-    def pieces(self, name: str, *, begin: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """Yields the bytes [begin, end) of a tensor."""
-        yield self.read(name)[begin:end]
-
-    def read(self, name: str) -> bytes:
-        """Returns all bytes of a tensor."""
-        return self._layout(name).tobytes()
-
-    def _layout(self, name: str) -> NDArray[Any]:
-        array = self._tensors[name]
-        return array.astype("<i8" if array.dtype.kind == "i" else "<f4")
-
-
-class _Source:
-    """The tensors of a checkpoint by the names of this module, as MLX arrays."""
-
-    def __init__(self, reader: _Tensors, geometry: Geometry) -> None:
-        self._reader = reader
-        self._geometry = geometry
-        self.resident_bytes = 0
-        own = [row for row in reader.rows.values() if "ngram_embedding" not in row.name]
-        self._widens = sum(row.end - row.begin for row in own) <= WIDEN_BELOW_BYTES
-        self._prefix = next(
-            (prefix for prefix in PREFIXES if f"{prefix}embed_tokens.weight" in reader.rows), PREFIXES[0]
-        )
-
-    def name(self, name: str) -> str:
-        """Returns the stored name of a tensor below the text model."""
-        return self._prefix + name
-
-    def has(self, name: str) -> bool:
-        """Says whether a stored name exists."""
-        return name in self._reader.rows
-
-    def row(self, name: str, shape: Sequence[int]) -> InventoryRow:
-        """Returns the record of a tensor with this shape and a type that can be read."""
-        row = self._reader.rows.get(name)
-        if row is None:
-            raise reject(TENSOR, name, expected=f"a tensor {list(shape)}", got="none")
-        if row.shape != tuple(shape) or row.dtype not in _STORED:
-            expected = f"{list(shape)} in {', '.join(_STORED)}"
-            raise reject(TENSOR, name, expected=expected, got=f"{list(row.shape)} {row.dtype}")
-        return row
-
-    def matrix(self, name: str, shape: Sequence[int]) -> mx.array:
-        """Returns a tensor as stored, widened to float32 when all weights fit."""
-        found = _array(self._bytes(self.row(name, shape)), self._reader.rows[name])
-        if self._widens and found.dtype != mx.float32:
-            found = found.astype(mx.float32)
-        return self._kept(found)
-
-    def projection(self, name: str, outputs: int, inputs: int) -> mx.array:
-        """Returns a linear layer's matrix as [input, output]."""
-        return self._kept(mx.contiguous(self.matrix(name, (outputs, inputs)).T), again=True)
-
-    def vector(self, name: str, shape: Sequence[int]) -> mx.array:
-        """Returns a small tensor in float32."""
-        found = _array(self._bytes(self.row(name, shape)), self._reader.rows[name])
-        return self._kept(found.astype(mx.float32))
-
-    def integers(self, name: str) -> list[int] | None:
-        """Returns a stored int64 vector, or None when there is none."""
-        row = self._reader.rows.get(name)
-        if row is None:
-            return None
-        if row.dtype != "I64" or len(row.shape) != 1 or row.shape[0] > 4096:
-            raise reject(TENSOR, name, expected="a vector of I64", got=f"{list(row.shape)} {row.dtype}")
-        return [int(one) for one in np.frombuffer(self._reader.read(name), "<i8")]
-
-    def table(self, names: Sequence[str], rows: int, width: int) -> ResidentRows | FileRows:
-        """Returns a table that lies in one tensor or in several, one after another."""
-        records, found = [], 0
-        for name in names:
-            stored = self._reader.rows.get(name)
-            height = stored.shape[0] if stored is not None and len(stored.shape) == 2 else 0
-            records.append(self.row(name, (height, width)))
-            found += height
-        if found != rows or len({record.dtype for record in records}) != 1:
-            kinds = ", ".join(sorted({record.dtype for record in records}))
-            raise reject(
-                TENSOR, names[0], expected=f"{rows} rows of one type", got=f"{found} rows of {kinds}"
-            )
-        size = sum(record.end - record.begin for record in records)
-        if size <= RESIDENT_BELOW_BYTES:
-            parts = [_array(self._bytes(record), record).astype(mx.float32) for record in records]
-            return ResidentRows(self._kept(parts[0] if len(parts) == 1 else mx.concatenate(parts)))
-        return FileRows(self._reader, records, width)
-
-    def _bytes(self, row: InventoryRow) -> NDArray[np.uint8]:
-        data = np.empty(row.end - row.begin, np.uint8)
-        at = 0
-        for piece in self._reader.pieces(row.name):
-            data[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
-            at += len(piece)
-        return data
-
-    def _kept(self, array: mx.array, *, again: bool = False) -> mx.array:
-        mx.eval(array)
-        self.resident_bytes += 0 if again else array.nbytes
-        return array
-
-
-def _array(data: NDArray[np.uint8], row: InventoryRow) -> mx.array:
-    layout, kind = _STORED[row.dtype]
-    values = mx.array(data.view(layout).reshape(row.shape))
-    return values if kind is None else values.view(kind)
-
-
-def _weights(source: _Source, g: Geometry) -> ModelWeights:
+def _weights(source: Source, g: Geometry, elsewhere: Elsewhere) -> ModelWeights:
     embedding = source.matrix(source.name("embed_tokens.weight"), (g.physical_rows, g.hidden))
     if g.is_tied and not source.has("lm_head.weight"):
         head = mx.contiguous(embedding.T)
@@ -270,23 +149,23 @@ def _weights(source: _Source, g: Geometry) -> ModelWeights:
         names = ["lm_head.weight", "model.lm_head.weight", "language_model.lm_head.weight"]
         chosen = next((name for name in names if source.has(name)), names[0])
         head = source.projection(chosen, g.physical_rows, g.hidden)
-    layers = tuple(_layer(source, g, layer) for layer in range(g.layers))
+    layers = tuple(_layer(source, g, layer, elsewhere) for layer in range(g.layers))
     mixer = _mixer(source, g, "hyper_connection_mixer.", has_injection=False)
     return ModelWeights(embedding, layers, mixer, head)
 
 
-def _layer(source: _Source, g: Geometry, layer: int) -> LayerWeights:
+def _layer(source: Source, g: Geometry, layer: int, elsewhere: Elsewhere) -> LayerWeights:
     name = f"layers.{layer}."
     return LayerWeights(
         attn_mixer=_mixer(source, g, f"{name}attn_hyper_connection."),
         mixing=(_gdn if g.kinds[layer] == "gdn" else _qsa)(source, g, name),
         mlp_mixer=_mixer(source, g, f"{name}mlp_hyper_connection."),
-        moe=_moe(source, g, source.name(f"{name}mlp.")),
-        ple=_ple(source, g, layer) if layer in g.ple_layers else None,
+        moe=_moe(source, g, layer, elsewhere),
+        ple=_ple(source, g, layer, elsewhere) if layer in g.ple_layers else None,
     )
 
 
-def _mixer(source: _Source, g: Geometry, name: str, *, has_injection: bool = True) -> Mixer:
+def _mixer(source: Source, g: Geometry, name: str, *, has_injection: bool = True) -> Mixer:
     stem = source.name(name)
     inject = None
     if has_injection:
@@ -299,7 +178,7 @@ def _mixer(source: _Source, g: Geometry, name: str, *, has_injection: bool = Tru
     )
 
 
-def _gdn(source: _Source, g: Geometry, name: str) -> GdnWeights:
+def _gdn(source: Source, g: Geometry, name: str) -> GdnWeights:
     stem, width = source.name(f"{name}linear_attn."), g.value_heads * g.value_dim
     return GdnWeights(
         qkv=source.projection(f"{stem}in_proj_qkv.weight", g.channels, g.hidden),
@@ -314,7 +193,7 @@ def _gdn(source: _Source, g: Geometry, name: str) -> GdnWeights:
     )
 
 
-def _qsa(source: _Source, g: Geometry, name: str) -> QsaWeights:
+def _qsa(source: Source, g: Geometry, name: str) -> QsaWeights:
     stem, width = source.name(f"{name}self_attn."), g.heads * g.head_dim
     keys = g.kv_heads * g.head_dim
 
@@ -340,11 +219,13 @@ def _qsa(source: _Source, g: Geometry, name: str) -> QsaWeights:
     )
 
 
-def _moe(source: _Source, g: Geometry, stem: str) -> MoeWeights:
+def _moe(source: Source, g: Geometry, layer: int, elsewhere: Elsewhere) -> MoeWeights:
+    stem = source.name(f"layers.{layer}.mlp.")
     shared = f"{stem}shared_expert."
+    held = elsewhere.experts
     return MoeWeights(
         router=source.projection(f"{stem}gate.weight", g.experts, g.hidden),
-        experts=_experts(source, g, f"{stem}experts."),
+        experts=_experts(source, g, f"{stem}experts.") if held is None else held(layer),
         shared_gate=source.projection(f"{shared}gate_proj.weight", g.shared_width, g.hidden),
         shared_up=source.projection(f"{shared}up_proj.weight", g.shared_width, g.hidden),
         shared_down=source.projection(f"{shared}down_proj.weight", g.hidden, g.shared_width),
@@ -352,7 +233,7 @@ def _moe(source: _Source, g: Geometry, stem: str) -> MoeWeights:
     )
 
 
-def _experts(source: _Source, g: Geometry, stem: str) -> DenseExperts:
+def _experts(source: Source, g: Geometry, stem: str) -> DenseExperts:
     """Reads fused tensors (the gate rows stand first), or three of each expert."""
     width, hidden = g.expert_width, g.hidden
     fused = next(
@@ -374,7 +255,15 @@ def _experts(source: _Source, g: Geometry, stem: str) -> DenseExperts:
     return DenseExperts(*(_evaluated(mx.contiguous(one.swapaxes(1, 2))) for one in (gate, up, down)))
 
 
-def _ple(source: _Source, g: Geometry, layer: int) -> PleWeights:
+def _packed(artifact: Artifact, g: Geometry, source: Source, layer: int) -> Experts:
+    """Reads the records of a layer in affine codes."""
+    records = (artifact.experts.read_record(layer, expert) for expert in range(g.experts))
+    found = from_records((map(one.component, range(3)) for one in records), g.experts, AFFINE, g)
+    source.resident_bytes += found.nbytes
+    return found
+
+
+def _ple(source: Source, g: Geometry, layer: int, elsewhere: Elsewhere) -> PleWeights:
     stem = source.name(f"layers.{layer}.ple.")
     found = ple.derive_hash(g, g.ple_layers.index(layer))
     buffers = (
@@ -386,10 +275,6 @@ def _ple(source: _Source, g: Geometry, layer: int) -> PleWeights:
         stored = source.integers(f"{stem}ple_embedding.{name}")
         if stored is not None and stored != list(derived):
             raise reject(HASH, f"{stem}ple_embedding.{name}", expected=list(derived), got=stored)
-    table = f"{stem}ple_embedding.ngram_embedding."
-    names = [f"{table}weight"]
-    if not source.has(names[0]):
-        names = [f"{table}shard_{part}.weight" for part in range(g.ngram_parts)]
     return PleWeights(
         key=source.projection(f"{stem}key_proj.weight", g.wide, g.ple_embedding),
         value=source.projection(f"{stem}value_proj.weight", g.hidden, g.ple_embedding),
@@ -398,16 +283,26 @@ def _ple(source: _Source, g: Geometry, layer: int) -> PleWeights:
         norm_conv=_centred(source, f"{stem}norm_conv.weight", g.wide),
         taps=_taps(source, f"{stem}conv1d.weight", g.wide, g.ple_kernel),
         hash=found,
-        rows=source.table(names, found.padded_rows, g.ple_embedding // g.ple_heads),
+        rows=_table(source, g, f"{stem}ple_embedding.ngram_embedding.", found.padded_rows)
+        if elsewhere.rows is None
+        else elsewhere.rows(layer),
     )
 
 
-def _centred(source: _Source, name: str, width: int) -> mx.array:
+def _table(source: Source, g: Geometry, stem: str, rows: int) -> Rows:
+    """Returns the embedding table of a layer, in one tensor or in parts."""
+    names = [f"{stem}weight"]
+    if not source.has(names[0]):
+        names = [f"{stem}shard_{part}.weight" for part in range(g.ngram_parts)]
+    return source.table(names, rows, g.ple_embedding // g.ple_heads)
+
+
+def _centred(source: Source, name: str, width: int) -> mx.array:
     """The gain of a norm that stores w around zero: 1 + w."""
     return _evaluated(source.vector(name, (width,)) + 1.0)
 
 
-def _taps(source: _Source, name: str, channels: int, kernel: int) -> mx.array:
+def _taps(source: Source, name: str, channels: int, kernel: int) -> mx.array:
     """Convolution weights [channel, 1, kernel] as [kernel, channel]."""
     return _evaluated(mx.contiguous(source.vector(name, (channels, 1, kernel))[:, 0].T))
 

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import mlx.core as mx
 import numpy as np
 
+from assay.impl.model.experts import Experts
 from assay.impl.model.numerics import Numerics
 from assay.impl.model.router import Routing
 
@@ -17,72 +18,6 @@ SORTED_FROM: Final = 4
 """Tokens from which rows are sorted by expert; below it, one gathered product a projection is cheaper."""
 TILE_ROWS: Final = 16
 """Rows of one expert that are multiplied together when the mode does not pin another number."""
-
-
-WIDENED: Final = 16
-"""Expert matrices of a narrower type that are widened at a time."""
-
-
-class Experts(Protocol):
-    """All routed experts of one layer, by tiles of rows: one product for each (tile, expert) pair."""
-
-    def gate_up(self, x: mx.array, ids: mx.array) -> tuple[mx.array, mx.array]:
-        """Returns gate and up projections [tile, row, width] of rows [tile, row, hidden] by experts [tile]."""
-
-    def down(self, x: mx.array, ids: mx.array) -> mx.array:
-        """Returns the down projection [tile, row, hidden] of rows [tile, row, width] by experts [tile]."""
-
-
-@dataclass(frozen=True, slots=True)
-class DenseExperts:
-    """Experts as matrices in their stored type: up and gate [expert, hidden, width], down [expert, width, hidden]."""
-
-    gate_matrix: mx.array
-    up_matrix: mx.array
-    down_matrix: mx.array
-
-    def gate_up(self, x: mx.array, ids: mx.array) -> tuple[mx.array, mx.array]:
-        """Returns gate and up projections of tiles of rows."""
-        return _gather(x, self.gate_matrix, ids), _gather(x, self.up_matrix, ids)
-
-    def down(self, x: mx.array, ids: mx.array) -> mx.array:
-        """Returns the down projection of tiles of rows."""
-        return _gather(x, self.down_matrix, ids)
-
-
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """Matrices [expert, output, input] in MLX affine codes: packed words, scales and biases."""
-
-    codes: mx.array
-    scales: mx.array
-    biases: mx.array
-    group_size: int
-    bits: int
-
-    def product(self, x: mx.array, ids: mx.array) -> mx.array:
-        """Returns [tile, row, output] of rows [tile, row, input] by experts [tile]."""
-        return mx.gather_qmm(
-            x, self.codes, self.scales, self.biases, rhs_indices=ids, transpose=True,
-            group_size=self.group_size, bits=self.bits,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class PackedExperts:
-    """Experts in affine codes, multiplied as they are stored."""
-
-    gate_matrix: Packed
-    up_matrix: Packed
-    down_matrix: Packed
-
-    def gate_up(self, x: mx.array, ids: mx.array) -> tuple[mx.array, mx.array]:
-        """Returns gate and up projections of tiles of rows."""
-        return self.gate_matrix.product(x, ids), self.up_matrix.product(x, ids)
-
-    def down(self, x: mx.array, ids: mx.array) -> mx.array:
-        """Returns the down projection of tiles of rows."""
-        return self.down_matrix.product(x, ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,15 +88,7 @@ def _expert(x: mx.array, experts: Experts, ids: mx.array, numerics: Numerics) ->
 
 
 def _tiles(experts: Experts, numerics: Numerics, x: mx.array, ids: mx.array) -> tuple[mx.array, ...]:
-    gate, up = experts.gate_up(x, ids)
-    return (experts.down(numerics.silu(gate) * up, ids),)
+    def gated(gate: mx.array, up: mx.array) -> mx.array:
+        return numerics.silu(gate) * up
 
-
-def _gather(x: mx.array, matrices: mx.array, ids: mx.array) -> mx.array:
-    if matrices.dtype == mx.float32:
-        return mx.gather_mm(x, matrices, rhs_indices=ids)
-    pieces = []  # MLX gathers float32 matrices only, on the CPU; few are widened at a time
-    for start in range(0, x.shape[0], WIDENED):
-        stop = min(start + WIDENED, x.shape[0])
-        pieces.append(x[start:stop] @ mx.take(matrices, ids[start:stop], axis=0).astype(mx.float32))
-    return pieces[0] if len(pieces) == 1 else mx.concatenate(pieces)
+    return (experts.outputs(x, ids, gated),)

@@ -32,11 +32,21 @@ class Hash:
     padded_rows: int
 
 
+class Asked(Protocol):
+    """Rows that were asked for and may not have come."""
+
+    def rows(self) -> mx.array:
+        """Waits for them and returns float32 [row, width], in the order in which they were asked for."""
+
+    def close(self) -> None:
+        """Gives up what has not come; called once at the end of every chunk, whether it was read or not."""
+
+
 class Rows(Protocol):
     """A table of embedding rows, wherever it lies."""
 
-    def read(self, ids: NDArray[np.int64]) -> mx.array:
-        """Returns float32 [row, width] of the rows asked for, each inside the table."""
+    def ask(self, ids: NDArray[np.int64]) -> Asked:
+        """Begins to fetch rows, each of which is inside the table or is refused at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,16 +18,30 @@ class Pieces(Protocol):
         """Yields the bytes [begin, end) of a tensor."""
 
 
+class Held:
+    """Rows that are there already."""
+
+    def __init__(self, rows: mx.array) -> None:
+        self._rows = rows
+
+    def rows(self) -> mx.array:
+        """Returns them."""
+        return self._rows
+
+    def close(self) -> None:
+        """Has nothing to give up."""
+
+
 class ResidentRows:
     """A table in memory, float32 [row, width]."""
 
     def __init__(self, table: mx.array) -> None:
         self.table = table
 
-    def read(self, ids: NDArray[np.int64]) -> mx.array:
+    def ask(self, ids: NDArray[np.int64]) -> Held:
         """Returns the rows asked for; a row outside the table is refused before it reaches MLX."""
         _bound(ids, self.table.shape[0])
-        return mx.take(self.table, mx.array(ids), axis=0)
+        return Held(mx.take(self.table, mx.array(ids), axis=0))
 
 
 class FileRows:
@@ -40,7 +54,7 @@ class FileRows:
         self._starts = np.cumsum([0, *(record.shape[0] for record in records)])
         self._row_bytes = (records[0].end - records[0].begin) // records[0].shape[0]
 
-    def read(self, ids: NDArray[np.int64]) -> mx.array:
+    def ask(self, ids: NDArray[np.int64]) -> Held:
         """Returns the rows asked for, float32; a row that is asked for twice is read once."""
         _bound(ids, int(self._starts[-1]))
         distinct, back = np.unique(ids, return_inverse=True)
@@ -51,7 +65,7 @@ class FileRows:
             values = words.view(np.float32)
         else:
             values = np.frombuffer(data, "<f4" if kind == "F32" else "<f2").astype(np.float32)
-        return mx.array(values.reshape(-1, self._width)[back.reshape(-1)])
+        return Held(mx.array(values.reshape(-1, self._width)[back.reshape(-1)]))
 
     def _row(self, row: int) -> bytes:
         part = int(np.searchsorted(self._starts, row, side="right")) - 1

@@ -192,10 +192,7 @@ def test_a19_weights_are_indexed_by_rank() -> None:
     from assay.impl.model.router import Routing
 
     class Constant:
-        def gate_up(self, x: Any, _owners: Any) -> tuple[Any, Any]:
-            return x, x
-
-        def down(self, x: Any, owners: Any) -> Any:
+        def outputs(self, x: Any, owners: Any, _gated: Any) -> Any:
             return mx.where(owners == 0, 10.0, 20.0)[:, None, None] + mx.zeros(
                 (owners.shape[0], x.shape[1], 1)
             )
