@@ -40,6 +40,8 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.impl.stores.checkpoint",
     "assay.impl.stores.checkpoint_reader",
     "assay.impl.model.clauses",
+    "assay.impl.runtime.budget",
+    "assay.impl.runtime.cache",
     "assay.impl.runtime.clauses",
     "assay.impl.captures.fixtures",
     "assay.impl.captures.npy",

@@ -12,11 +12,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from assay.impl.runtime.clauses import refuse
 from assay.impl.runtime.policies import Key, Policy
 from assay.spec.clauses import Authority, declare
-from assay.spec.errors import ContractError, Finding
 
-STAGE: Final = "runtime"
 WORKING_SET: Final = declare(
     "runtime.cache.working-set", Authority.RULE,
     "The cache holds every record that one step needs at the same time.",
@@ -141,7 +140,7 @@ class ExpertCache:
         """
         wanted = list(dict.fromkeys(keys))
         if len(wanted) > self.capacity:
-            raise refused(
+            raise refuse(
                 WORKING_SET, "step", expected=f"at most {self.capacity} records", got=f"{len(wanted)}"
             )
         held = {self._where[key] for key in wanted if key in self._where}
@@ -177,7 +176,7 @@ class ExpertCache:
             ContractError: runtime.cache.lease, for one that has ended.
         """
         if not lease.is_held:
-            raise refused(LEASE, "release", expected="a lease that is held", got="one that has ended")
+            raise refuse(LEASE, "release", expected="a lease that is held", got="one that has ended")
         lease.is_held = False
         for place in lease.places.values():
             slot = self._slots[place.slot]
@@ -235,7 +234,7 @@ class ExpertCache:
         place = lease.places[key]
         slot = self._slots[place.slot]
         if not lease.is_held or slot.generation != place.generation:
-            raise refused(
+            raise refuse(
                 LEASE,
                 f"layer {key[0]} expert {key[1]}",
                 expected="a lease that is held",
@@ -302,8 +301,3 @@ class ExpertCache:
         slot.is_ready = slot.is_known = slot.is_predicted = False
         if not slot.leases:
             self._free.append(number)
-
-
-def refused(code: str, where: str, *, expected: Any, got: Any, hint: str = "") -> ContractError:
-    """Returns the error for something that the runtime refuses."""
-    return ContractError(Finding.of(code, STAGE, where, expected=expected, got=got, hint=hint))

@@ -9,7 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from assay.impl.runtime.cache import WORKING_SET, ExpertCache, refused
+from assay.impl.runtime.cache import WORKING_SET, ExpertCache
+from assay.impl.runtime.clauses import refuse
 from assay.impl.runtime.policies import POLICIES, Key, Value, make_policy
 
 Step = Sequence[Key]
@@ -69,7 +70,7 @@ def replay_best(steps: Sequence[Step], capacity: int, value: Value = lambda _key
     for step in steps:
         wanted = set(step)
         if len(wanted) > capacity:
-            raise refused(WORKING_SET, "step", expected=f"at most {capacity} records", got=f"{len(wanted)}")
+            raise refuse(WORKING_SET, "step", expected=f"at most {capacity} records", got=f"{len(wanted)}")
         for key in wanted:
             later[key].pop()
         uses += len(wanted)
