@@ -103,7 +103,7 @@ def parse_size(text: str, where: str) -> int:
     if found is None or unit is None:
         raise usage_error(where, expected="a size such as 200MB or 1GiB", got=text, code=SIZE)
     places = (found[2] or ".")[1:]
-    size = int(found[1] + places) * unit // 10 ** len(places)
+    size = int(found[1] + places) * unit // int(f"1{'0' * len(places)}")
     if not 0 < size <= LARGEST:
         raise usage_error(where, expected=f"1 to {LARGEST} bytes", got=text, code=SIZE)
     return size

@@ -148,7 +148,8 @@ class ExpertCache:
         kept = sum(1 for number in held if not self._slots[number].leases)
         if len(missing) > self.capacity - self._leased - kept:
             return None
-        resident, joined = [], []
+        resident: list[Key] = []
+        joined: list[Key] = []
         for key in wanted:  # pinned before any victim is chosen
             number = self._where.get(key)
             if number is None:
