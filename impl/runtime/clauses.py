@@ -21,6 +21,13 @@ SLOT_SIZE: Final = declare(
     "runtime.slot-size", Authority.FORM, "The bytes of one request fit into one slot of its lane.",
     source="assay: bounded memory", cause="a batch of pages that was not split, or slots sized for another store",
 )  # fmt: skip
+LIMITS: Final = declare(
+    "runtime.limits",
+    Authority.FORM,
+    "Each lane has at least one reader, one slot and room for one request.",
+    source="assay: bounded memory",
+    cause="a memory budget that leaves nothing for reads",
+)
 QUEUE_FULL: Final = declare(
     "runtime.queue-full", Authority.PROCESS, "The queue of a lane holds no more exact requests than it was made for.",
     source=_SOURCE, cause="a caller that asks for several layers at once", fix="wait for some before asking for more",
