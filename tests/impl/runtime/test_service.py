@@ -25,6 +25,12 @@ def reader(stores: Stores, **options: Any) -> StreamReader:
     return StreamReader(stores.files, LIMITS, **options)
 
 
+def one_at_a_time(stores: Stores, device: Device) -> StreamReader:
+    """A reader with one thread for records, so that a script of faults meets the calls in order."""
+    limits = {**LIMITS, Lane.EXPERT: LaneLimits(1, 8, RECORD)}
+    return StreamReader(stores.files, limits, device=device, judges=0)
+
+
 def every_record(stores: Stores) -> list[tuple[int, int]]:
     return [(layer, expert) for layer in range(3) for expert in range(4)]
 
@@ -91,7 +97,7 @@ def test_short_interrupted_and_delayed_reads_change_no_byte(stores: Stores, seed
 def test_a_short_read_is_continued_over_an_interrupt(stores: Stores) -> None:
     """Bug report A25: 4,096, EINTR, 4,096, then the rest of the first part; nothing of the old content is left."""
     device = FaultyDevice(script=[4096, "interrupt", 4096])
-    with reader(stores, device=device) as ours:
+    with one_at_a_time(stores, device) as ours:
         (ticket,) = ours.submit([expert_request(stores.experts, ASKER, 0)])
         assert bytes(ours.wait(ticket)) == stores.experts.read_record(1, 0).data
 
@@ -106,7 +112,7 @@ def test_a_short_read_is_continued_over_an_interrupt(stores: Stores) -> None:
 def test_a_read_that_cannot_be_finished_fails_an_exact_ticket(
     stores: Stores, script: list[str | int], code: str, got: str
 ) -> None:
-    with reader(stores, device=FaultyDevice(script=script)) as ours:
+    with one_at_a_time(stores, FaultyDevice(script=script)) as ours:
         (ticket,) = ours.submit([expert_request(stores.experts, ASKER, 0)])
         with pytest.raises(AdmissionError) as caught:
             ours.wait(ticket)
@@ -208,8 +214,7 @@ def test_two_requests_for_the_same_bytes_are_one_read(stores: Stores) -> None:
 
 def test_an_exact_request_passes_waiting_predictions(stores: Stores) -> None:
     device = Gate()
-    limits = {**LIMITS, Lane.EXPERT: LaneLimits(1, 8, RECORD)}
-    with StreamReader(stores.files, limits, device=device, judges=0) as ours:
+    with one_at_a_time(stores, device) as ours:
         ours.submit([expert_request(stores.experts, ASKER, one, priority=Priority.NEAR) for one in range(4)])
         assert device.entered.acquire(timeout=20)
         exact = ours.submit([expert_request(stores.experts, Asker("b", 0, Phase.DECODE, 2), 3)])[0]
