@@ -6,10 +6,11 @@ the caller brings record digests that a build or `verify_all` derived on this ma
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from assay.impl.stores.arguments import integer, readable
+from assay.impl.stores.arguments import bound, integer, readable
 from assay.impl.stores.expert_families import ExpertFamily
 from assay.impl.stores.expert_layout import (
     HEADER_BYTES,
@@ -31,6 +32,7 @@ from assay.impl.stores.expert_rules import (
 )
 from assay.impl.stores.extents import Extent
 from assay.impl.stores.overlap import in_order
+from assay.impl.stores.recycled import RecycledBuffers
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import AdmissionError, ContractError, Finding
 
@@ -117,14 +119,14 @@ class Record:
     Attributes:
         layer_id: model layer.
         expert: expert id.
-        data: the record's bytes, owned by this object and never reused.
+        data: the record's bytes, read-only; never used again while this or any view of it lives.
         is_verified: whether its digest was checked.
         layer: descriptor of the layer.
     """
 
     layer_id: int
     expert: int
-    data: bytes
+    data: memoryview
     is_verified: bool
     layer: Layer
 
@@ -135,12 +137,12 @@ class Record:
             ContractError: expert-store.place.
         """
         one = self.layer.components[_index("role", role, len(self.layer.components))]
-        return memoryview(self.data)[one.record_offset : one.record_offset + one.expert_bytes]
+        return self.data[one.record_offset : one.record_offset + one.expert_bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class ExpertVerification:
-    """What `verify_all` found; digests only when nothing is wrong."""
+    """What `verify_all` found; digests only when nothing is wrong and they were wanted."""
 
     findings: tuple[Finding, ...]
     payload_sha256: bytes
@@ -267,47 +269,68 @@ class ExpertStore:
             ContractError: expert-store.place.
             AdmissionError: expert-store.record-digest, expert-store.record-size or store.file.*.
         """
-        slot, expert = self._place(layer_id, expert)
-        layer = self.manifest.layers[slot]
-        if layer.record_bytes > MAX_RECORD_BYTES:
-            raise AdmissionError(
-                Finding.of(
-                    RECORD_SIZE,
-                    STAGE,
-                    f"layer {layer.layer_id}",
-                    expected=f"at most {MAX_RECORD_BYTES}",
-                    got=layer.record_bytes,
-                )
-            )
-        data = self.extent.read(layer.data_offset + expert * layer.record_bytes, layer.record_bytes)
-        is_verified = self.check_record(layer.layer_id, expert, data)
-        return Record(layer.layer_id, expert, data, is_verified=is_verified, layer=layer)
+        return self._read_record(layer_id, expert, RecycledBuffers(1))
 
     def read_records(self, places: Iterable[tuple[int, int]], threads: int = 3) -> Iterator[Record]:
-        """Yields records in the order of `places` (layer id, expert); reading and hashing overlap."""
-        yield from in_order(lambda place: self.read_record(*place), places, threads)
+        """Yields records in the order of `places` (layer id, expert); reading and hashing overlap.
+
+        The system is told of every record as it comes into flight, at most twice as many as threads, so that the disk
+        goes on reading while all threads hash. The memory of a record is used again once nobody looks at it: who goes
+        through them one by one needs a few buffers in all, who keeps them all gets memory for all.
+
+        Raises:
+            ContractError: expert-store.place or store.bound.
+            AdmissionError: expert-store.record-digest, expert-store.record-size or store.file.*.
+        """
+        threads = bound(threads, 1, "threads")
+        if not isinstance(places, Iterable):
+            raise _no_place("places", "pairs of layer and expert", places)
+        buffers = RecycledBuffers(2 * threads + 2)
+
+        def announce(place: tuple[int, int]) -> None:
+            with suppress(ContractError):  # the read says it, in its turn
+                offset, size = self.locate_record(*_pair(place))
+                self.extent.will_need([(offset - self.extent.start, size)])
+
+        def read(place: tuple[int, int]) -> Record:
+            return self._read_record(*_pair(place), buffers)
+
+        yield from in_order(read, places, threads, announce)
 
     def verify_all(
-        self, threads: int = 3, progress: Callable[[int, int], None] | None = None
+        self,
+        threads: int = 3,
+        progress: Callable[[int, int], None] | None = None,
+        *,
+        derive: bool = True,
     ) -> ExpertVerification:
         """Reads the whole store once: canonical places, zero padding, payload digest, record digests.
 
         The payload digest is one chain, so that one core's SHA-256 bounds the speed; other threads read ahead and
-        derive the record digests meanwhile.
+        derive the record digests meanwhile, which hashes every byte a second time.
 
         Args:
             threads: threads that read and derive record digests.
             progress: called with bytes done and bytes in all.
+            derive: whether record digests are wanted; without, nothing less is verified.
+
+        Raises:
+            ContractError: store.bound.
+            AdmissionError: expert-store.record-size or store.file.*.
         """
+        threads = bound(threads, 1, "threads")
+        buffers = RecycledBuffers(2 * threads + 2)
+
+        def read(run: _Run) -> tuple[memoryview, list[bytes]]:
+            return self._read_run(run, buffers, derive=derive)
+
         findings = list(self._canonical())
         if not findings:
             findings += self._padding_before_data()
         payload = hashlib.sha256()
         table: list[list[bytes]] = [[] for _ in self.manifest.layers]
         total, done = self.manifest.data_bytes, 0
-        for run, (data, digests) in zip(
-            self._runs(), in_order(self._read_run, self._runs(), threads), strict=True
-        ):
+        for run, (data, digests) in zip(self._runs(), in_order(read, self._runs(), threads), strict=True):
             payload.update(data)
             if run.slot is None:
                 findings += _nonzero(data, run.offset)
@@ -322,11 +345,29 @@ class ExpertStore:
             findings.append(
                 Finding.of(PAYLOAD_DIGEST, STAGE, "payload_sha256", expected=wanted.hex(), got=digest.hex())
             )
-        if findings:
+        if findings or not derive:
             return ExpertVerification(tuple(findings), digest, None)
         layers = tuple(b"".join(one) for one in table)
         digests_of_store = RecordDigests(self.manifest.header.manifest_sha256, digest, layers)
         return ExpertVerification((), digest, digests_of_store)
+
+    def _read_record(self, layer_id: int, expert: int, buffers: RecycledBuffers) -> Record:
+        slot, expert = self._place(layer_id, expert)
+        layer = self.manifest.layers[slot]
+        if layer.record_bytes > MAX_RECORD_BYTES:
+            raise AdmissionError(
+                Finding.of(
+                    RECORD_SIZE,
+                    STAGE,
+                    f"layer {layer.layer_id}",
+                    expected=f"at most {MAX_RECORD_BYTES}",
+                    got=layer.record_bytes,
+                )
+            )
+        data = buffers.take(layer.record_bytes)
+        self.extent.fill(layer.data_offset + expert * layer.record_bytes, data)
+        is_verified = self.check_record(layer.layer_id, expert, data)
+        return Record(layer.layer_id, expert, data.toreadonly(), is_verified=is_verified, layer=layer)
 
     def _slot(self, layer_id: int) -> int:
         number = integer(layer_id)
@@ -370,19 +411,21 @@ class ExpertStore:
                 yield _Run(slot, start, layer.record_bytes, count)
             end = layer.data_offset + layer.data_bytes
 
-    def _read_run(self, run: "_Run") -> tuple[bytes, list[bytes]]:
+    def _read_run(
+        self, run: "_Run", buffers: RecycledBuffers, *, derive: bool
+    ) -> tuple[memoryview, list[bytes]]:
         if run.size > MAX_RECORD_BYTES:
             raise AdmissionError(
                 Finding.of(
                     RECORD_SIZE, STAGE, self.extent.name, expected=f"at most {MAX_RECORD_BYTES}", got=run.size
                 )
             )
-        data = self.extent.read(run.offset, run.size * run.count)
-        if run.slot is None:
+        data = buffers.take(run.size * run.count)
+        self.extent.fill(run.offset, data)
+        if run.slot is None or not derive:
             return data, []
-        view = memoryview(data)
         return data, [
-            hashlib.sha256(view[start : start + run.size]).digest() for start in range(0, len(data), run.size)
+            hashlib.sha256(data[start : start + run.size]).digest() for start in range(0, len(data), run.size)
         ]
 
 
@@ -432,6 +475,12 @@ def _nonzero(data: Sequence[int] | bytes, offset: int) -> list[Finding]:
         return []
     where = f"byte {offset + len(data) - len(used)}"
     return [Finding.of(PADDING, STAGE, where, expected="0x00", got=f"{used[0]:#04x}")]
+
+
+def _pair(place: object) -> tuple[int, int]:
+    if isinstance(place, Sequence) and len(place) == 2 and not isinstance(place, str | bytes):
+        return place[0], place[1]
+    raise _no_place("places", "pairs of layer and expert", place)
 
 
 def _index(where: str, value: int, count: int) -> int:

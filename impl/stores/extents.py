@@ -85,6 +85,17 @@ class Filesystem:
         """Reads up to `size` bytes at `offset`."""
         return os.pread(descriptor, size, offset)
 
+    def pread_into(self, descriptor: int, target: memoryview, offset: int) -> int:
+        """Reads up to all of `target` at `offset` and returns how much.
+
+        A subclass that replaces `pread` is asked here too.
+        """
+        if type(self).pread is Filesystem.pread:
+            return os.preadv(descriptor, [target], offset)
+        data = self.pread(descriptor, len(target), offset)
+        target[: len(data)] = data[: len(target)]
+        return len(data)
+
     def pwrite(self, descriptor: int, data: bytes | bytearray | memoryview, offset: int) -> int:
         """Writes up to all of `data` at `offset` and returns how much."""
         return os.pwrite(descriptor, data, offset)
@@ -304,6 +315,34 @@ class Extent:
         """
         view = writable(target, None, "target")
         view[:] = self.read(offset, len(view))
+
+    def fill(self, offset: int, target: memoryview) -> None:
+        """Fills memory that nobody else sees yet, without a copy between; after an error it holds anything.
+
+        Args:
+            offset: where the bytes start.
+            target: writable bytes; every one of them is filled.
+
+        Raises:
+            AdmissionError: store.file.extent, store.file.short or store.file.io.
+        """
+        size = len(target)
+        self._check(offset, size)
+        have = 0
+        while have < size:
+            try:
+                count = self.file.system.pread_into(
+                    self.file.descriptor, target[have:], self.start + offset + have
+                )
+            except InterruptedError:
+                continue
+            except OSError as error:
+                self._failed(offset, size, have, error)
+            if not count:
+                fail(FILE_SHORT, self.name, expected=f"{size} bytes from {offset}", got=f"{have} bytes")
+            have += count
+        if have > size:
+            fail(FILE_IO, self.name, expected=f"at most {size} bytes from {offset}", got=f"{have} bytes")
 
     def pieces(self, offset: int, size: int, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
         """Yields the bytes of a range in order, at most `piece_bytes` at a time."""

@@ -227,9 +227,10 @@ class PleStore:
         of `verify_all(jobs=...)` are what scales.
 
         Raises:
-            ContractError: ple-store.row, for a range outside the table.
+            ContractError: ple-store.row, for a range outside the table, or store.bound.
             AdmissionError: store.file.*.
         """
+        threads = bound(threads, 1, "threads")
         begin, end = integer(first), integer(stop)
         if begin is None or end is None or not 0 <= begin <= end <= self.geometry.page_count:
             raise ContractError(
@@ -267,7 +268,12 @@ class PleStore:
                 about a gigabyte; the store must then be a file that its path still names.
             judged_before: leading pages that an earlier run judged without a finding.
             checkpoint: called with the number of leading pages judged without a finding, about every 64 MiB.
+
+        Raises:
+            ContractError: ple-store.row, for a resumption outside the table, or store.bound.
+            AdmissionError: ple-store.page.size or store.file.*.
         """
+        threads, jobs = bound(threads, 1, "threads"), bound(jobs, 1, "jobs")
         self._check_page_size()
         judged_before = _number(judged_before, self.geometry.page_count + 1, "judged_before")
         tally = _Tally(self._stride, judged_before, checkpoint)

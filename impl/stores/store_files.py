@@ -86,7 +86,7 @@ def judge_expert_payload(
 ) -> None:
     """Reads the whole payload of an expert store whose manifest was accepted."""
     with _display(options, "payload", manifest.data_bytes) as advance:
-        found = ExpertStore(extent, manifest).verify_all(max(2, options.jobs), _steps(advance))
+        found = ExpertStore(extent, manifest).verify_all(max(2, options.jobs), _steps(advance), derive=False)
     judgement.judged(f"{prefix}payload", found.findings)
     judgement.facts["payloadSha256"] = found.payload_sha256.hex()
 

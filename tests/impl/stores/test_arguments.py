@@ -173,6 +173,14 @@ def test_a_budget_is_a_whole_number_of_bytes(where: str, value: object) -> None:
     assert refusal(lambda: PleStore.open(extent, GOLDEN_PLE, **{where: value}))[:2] == ("store.bound", where)
 
 
+@pytest.mark.parametrize("value", [0, -1, 1.5, None, True])
+def test_threads_and_processes_are_counted_from_one(value: object) -> None:
+    store, _ = rows_store()
+    assert refusal(lambda: store.verify_pages(0, 1, value))[:2] == ("store.bound", "threads")
+    assert refusal(lambda: store.verify_all(value))[:2] == ("store.bound", "threads")
+    assert refusal(lambda: store.verify_all(jobs=value))[:2] == ("store.bound", "jobs")
+
+
 def test_a_bound_is_reached_and_not_passed() -> None:
     assert bound(2, 2, "threads") == 2
     assert refusal(lambda: bound(1, 2, "threads")) == ("store.bound", "threads", "1")

@@ -31,7 +31,7 @@ from assay.impl.stores.expert_repack import repack
 from assay.impl.stores.expert_rules import ExpectedSource
 from assay.impl.stores.expert_store import ExpertStore, RecordDigests, judge_expert_store
 from assay.impl.stores.expert_writer import write_expert_store
-from assay.impl.stores.extents import StoreFile
+from assay.impl.stores.extents import Filesystem, StoreFile
 from assay.impl.stores.gguf import Entry, read_gguf
 from assay.impl.stores.gguf_values import ValueType, scalar
 from assay.impl.stores.gguf_writer import Planned, plan_gguf, write_gguf
@@ -299,6 +299,48 @@ def test_records_come_in_the_order_asked_for(threads: int, tmp_path: Path) -> No
     assert got == places
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_record_that_does_not_exist_is_refused_in_its_turn(threads: int, tmp_path: Path) -> None:
+    small(tmp_path / "store")
+    with StoreFile.open(tmp_path / "store") as file:
+        records = ExpertStore.open(file.extent(), SMALL_FAMILY).read_records([(0, 0), (0, 9)], threads)
+        assert next(records).expert == 0
+        assert refusal(lambda: next(records)) == ("expert-store.place", "layer 0 expert")
+
+
+@pytest.mark.parametrize("places", [None, 3, [3], [(1,)], [(0, 0, 0)], ["ab"], [None]], ids=repr)
+def test_what_is_no_pair_of_layer_and_expert_is_refused(places: object) -> None:
+    store = ExpertStore.open(memory_extent(sample()), SMALL_FAMILY)
+    assert refusal(lambda: list(store.read_records(places))) == ("expert-store.place", "places")
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1.5, None])
+def test_a_number_of_threads_is_at_least_one(threads: object) -> None:
+    store = ExpertStore.open(memory_extent(sample()), SMALL_FAMILY)
+    assert refusal(lambda: list(store.read_records([(0, 0)], threads))) == ("store.bound", "threads")
+    assert refusal(lambda: store.verify_all(threads)) == ("store.bound", "threads")
+
+
+def test_the_disk_is_told_of_records_before_they_are_read(tmp_path: Path) -> None:
+    small(tmp_path / "store")
+    told: list[tuple[int, int]] = []
+
+    class Told(Filesystem):
+        def will_need(self, descriptor: int, offset: int, size: int) -> None:
+            del descriptor
+            told.append((offset, size))
+
+        def pread(self, descriptor: int, size: int, offset: int) -> bytes:
+            assert size < 13_824 or (offset, size) in told
+            return super().pread(descriptor, size, offset)
+
+    with StoreFile.open(tmp_path / "store", Told()) as file:
+        store = ExpertStore.open(file.extent(), SMALL_FAMILY)
+        places = [(2, 1), (0, 3), (1, 0)]
+        assert len(list(store.read_records(places))) == 3
+        assert told == [store.locate_record(*place) for place in places]
+
+
 def test_a_record_is_labelled_unverified_without_digests_and_verified_with_them(tmp_path: Path) -> None:
     digests = small(tmp_path / "store")
     with StoreFile.open(tmp_path / "store") as file:
@@ -345,6 +387,19 @@ def test_verifying_derives_the_digests_that_building_derived(tmp_path: Path) -> 
         )
     assert found.digests == digests
     assert seen[-1] == (len(sample()) - 4096, len(sample()) - 4096)
+
+
+def test_verifying_without_record_digests_finds_what_verifying_with_them_finds(tmp_path: Path) -> None:
+    small(tmp_path / "store")
+    right = (tmp_path / "store").read_bytes()
+    found = ExpertStore.open(memory_extent(right), SMALL_FAMILY).verify_all(derive=False)
+    assert (found.findings, found.digests) == ((), None)
+    wrong = bytearray(right)
+    wrong[-1] ^= 1
+    found = ExpertStore.open(memory_extent(bytes(wrong)), SMALL_FAMILY).verify_all(derive=False)
+    assert [(one.code, one.where) for one in found.findings] == [
+        ("expert-store.payload-digest", "payload_sha256")
+    ]
 
 
 def test_verifying_a_damaged_store_derives_nothing() -> None:

@@ -58,6 +58,37 @@ def test_the_end_of_the_file_inside_a_record_leaves_the_buffer_untouched(path: P
     assert buffer == b"\xa5" * 10_000
 
 
+def test_memory_is_filled_whole_by_short_and_interrupted_reads(path: Path) -> None:
+    """Bug report A25 where nothing is copied between: no byte of what was there before is left."""
+    with StoreFile.open(path, Scripted(4096, InterruptedError(), 4096, 1808)) as file:
+        buffer = bytearray(b"\xa5" * 10_000)
+        file.extent().fill(0, memoryview(buffer))
+    assert buffer == RECORD
+
+
+@pytest.mark.parametrize(
+    ("answers", "code"),
+    [((4096, 0), "store.file.short"), ((0,), "store.file.short"), ((4096, OSError(5, "x")), "store.file.io")],
+)
+def test_memory_that_can_not_be_filled_whole_is_an_error(
+    path: Path, answers: tuple[int | OSError, ...], code: str
+) -> None:
+    with StoreFile.open(path, Scripted(*answers)) as file:
+        buffer = memoryview(bytearray(10_000))
+        assert code_and_where(lambda: file.extent().fill(0, buffer)) == (code, str(path))
+
+
+def test_memory_is_not_filled_from_outside_the_extent(path: Path) -> None:
+    with StoreFile.open(path) as file:
+        extent = file.extent(0, 100)
+        for offset, size in ((1, 100), (-1, 1), (101, 0)):
+            buffer = memoryview(bytearray(size))
+            assert code_and_where(lambda o=offset, b=buffer: extent.fill(o, b)) == (
+                "store.file.extent",
+                str(path),
+            )
+
+
 def test_a_failing_read_is_an_error_with_the_systems_words(path: Path) -> None:
     failing = Scripted(4096, OSError(5, "Input/output error"))
     with StoreFile.open(path, failing) as file, pytest.raises(AdmissionError) as caught:
@@ -73,6 +104,8 @@ def test_a_read_that_returns_more_than_asked_is_refused(path: Path) -> None:
 
     with StoreFile.open(path, Generous()) as file:
         assert code_and_where(lambda: file.extent().read(0, 100)) == ("store.file.io", str(path))
+        buffer = memoryview(bytearray(100))
+        assert code_and_where(lambda: file.extent().fill(0, buffer)) == ("store.file.io", str(path))
 
 
 def test_a_pipe_is_refused_without_waiting_for_a_writer(tmp_path: Path) -> None:
