@@ -23,13 +23,11 @@ from assay.oracles import (
     tensors,
     weights,
 )
-from assay.oracles.checks import Array, integer, refuse
+from assay.oracles.checks import Array, integer, integers, refuse
 from assay.oracles.clauses import DOMAIN
 from assay.oracles.fixture import FIXTURE_CONFIG
 from assay.oracles.geometry import from_config
 from assay.oracles.signature import Argument, Operation
-
-LARGEST_LIST: Final = 2**24
 
 
 def rule_values(
@@ -41,10 +39,10 @@ def rule_values(
         name: tensor name of the checkpoint; its role is FNV-1a 64 of the UTF-8 bytes.
         role: number instead of a name.
         first: flat row-major index of the first value.
-        count: how many, at most 2^24.
+        count: how many, at most 2^20.
         bf16: rounded to BF16 as stored.
     """
-    integer("count", count, 0, LARGEST_LIST)
+    integer("count", count, 0, weights.LARGEST_LIST)
     integer("first", first, 0, 2**63)
     if bool(name) == (role is not None):
         raise refuse(DOMAIN, "name", expected="either a name or a role", got="both" if name else "neither")
@@ -75,7 +73,8 @@ def rule_model(
     size += sum(geometry.wide * geometry.ngram_size * geometry.ple_kernel for _ in geometry.ple_layers)
     if size > tensors.LARGEST_MODEL_VALUES:
         raise refuse(DOMAIN, "config", expected=f"at most {tensors.LARGEST_MODEL_VALUES} values", got=size)
-    wanted = set(taps or ())
+    wanted = set(integers("taps", list(taps or ()), 0, len(tokens) - 1))
+    integer("first_position", first_position, 0, rope.LARGEST_POSITION - len(tokens))
     stages: list[dict[str, Any]] = []
 
     def tap(stage: str, layer: int | None, token: int, array: Array) -> None:

@@ -30,8 +30,8 @@ def working(dtype: DTypeLike) -> np.dtype[Any]:
     Raises:
         ContractError: oracle.argument.domain, for any other type.
     """
-    try:
-        name = np.dtype(dtype).name
+    try:  # text is compared as it stands: NumPy's aliases, some of them deprecated, are no words of ours
+        name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
     except TypeError:
         name = str(dtype)
     if name not in ("float32", "float64"):

@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from assay.oracles.arithmetic import softmax
+from assay.oracles.arithmetic import narrow, softmax
 from assay.oracles.checks import (
     Array,
     first_non_finite,
@@ -82,7 +82,7 @@ def select(
     if policy == "greedy":
         best = int(np.argmax(values))
         return Choice(best, np.array([best], np.int64), np.ones(1, kind))
-    probabilities = softmax(values / kind.type(positive("temperature", temperature)))
+    probabilities = softmax(_cooled(values, temperature))
     order = np.argsort(-probabilities, kind="stable")
     order = order[np.isfinite(values[order])]
     order = order[: _kept(policy, probabilities[order].astype(np.float64), k, p, min_p)]
@@ -144,6 +144,17 @@ def mask(physical_rows: int, valid_ids: int) -> list[int]:
     valid = integer("valid_ids", valid_ids, 1, integer("physical_rows", physical_rows, 1, LARGEST_ROWS))
     words = [2**32 - 1] * (valid // 32)
     return [*words, 2 ** (valid % 32) - 1] if valid % 32 else words
+
+
+def _cooled(values: Array, temperature: float) -> Array:
+    """Returns the logits over the temperature; one that leaves no order among them in the working type is refused."""
+    divisor = narrow(np.array(positive("temperature", temperature)), values.dtype)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        cooled = np.asarray(values / divisor)
+    if not np.isfinite(divisor) or (np.isfinite(cooled) != np.isfinite(values)).any():
+        expected = f"a number that divides every logit within {values.dtype}"
+        raise refuse(DOMAIN, "temperature", expected=expected, got=temperature)
+    return cooled
 
 
 def _kept(policy: str, falling: Array, k: int, p: float, min_p: float) -> int:

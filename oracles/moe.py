@@ -74,7 +74,14 @@ def forward(
         expected = f"shape [{experts}, 2 * width, {row.size}]"
         raise refuse(SHAPE, "gate_up", expected=expected, got=f"shape {list(fused.shape)}")
     shaped("down", heads, (experts, row.size, width))
-    outputs = np.stack([fused_expert(row, fused[one], heads[one], kind) for one in routing.ids])
+    outputs = np.stack(
+        [
+            fused_expert(
+                row, real(f"gate_up[{one}]", fused[one], kind), real(f"down[{one}]", heads[one], kind), kind
+            )
+            for one in routing.ids
+        ]
+    )
     wide = routing.weights.astype(np.float64) @ outputs.astype(np.float64)
     routed = narrow(wide, kind)
     shared_logit = linear(scale_row[None, :], row)

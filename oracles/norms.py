@@ -56,7 +56,11 @@ def rms(
     if width % integer("groups", groups, 1, width):
         raise refuse(DOMAIN, "groups", expected=f"a divisor of the width {width}", got=groups)
     grouped = values.reshape(*values.shape[:-1], groups, width // groups)
-    normal = grouped * inverse_rms(grouped, eps)
+    root = inverse_rms(grouped, eps)
+    if not np.isfinite(root).all():
+        expected = f"a number whose inverse root {kind.name} holds, for a row of zeros"
+        raise refuse(DOMAIN, "eps", expected=expected, got=eps)
+    normal = grouped * root
     scale = gain + kind.type(1) if convention == "zero-centred" else gain
     return np.asarray(normal.reshape(values.shape) * scale, dtype=kind)
 

@@ -17,13 +17,15 @@ from numpy.typing import DTypeLike
 from assay.oracles import rope
 from assay.oracles.arithmetic import narrow, softmax
 from assay.oracles.checks import Array, integer, integers, numbers, real, refuse, working
-from assay.oracles.clauses import CEILING, DOMAIN, HOLE, REPEAT, SCORES, SHAPE
+from assay.oracles.clauses import CEILING, DOMAIN, HOLE, REPEAT, SCORES, SHAPE, TYPE
 from assay.oracles.norms import rms
 
 DENSE_CEILING: Final = 2051
 """Widest selection of the published geometry: 512 groups of 4 and a tail of 3."""
 
 LARGEST_VISIBLE: Final = 2**24
+LARGEST_RATIO: Final = 2**16
+"""No array may take its size from this number alone: a group is laid out as `ratio` positions."""
 
 
 class Groups(NamedTuple):
@@ -58,10 +60,10 @@ def groups(positions: Sequence[int | None], ratio: int = 4, contiguous: bool = T
 
     Source: facts 2.5; AFN-018; bug reports A11 and A12.
     """
-    integer("ratio", ratio, 1)
+    integer("ratio", ratio, 1, LARGEST_RATIO)
     slots: list[tuple[int, int]] = []
     for slot, position in enumerate(positions):
-        if position is not None and integer(f"positions[{slot}]", position, -1) >= 0:
+        if position is not None and integer(f"positions[{slot}]", position, -1, rope.LARGEST_POSITION) >= 0:
             slots.append((int(position), slot))
     slots.sort()
     if contiguous:
@@ -175,7 +177,7 @@ def select(
     Source: facts 2.5; AFN-017; bug report A10.
     """
     integer("visible", visible, 1, LARGEST_VISIBLE)
-    integer("ratio", ratio, 1)
+    integer("ratio", ratio, 1, LARGEST_RATIO)
     integer("budget_groups", budget_groups, 0)
     integer("first_position", first_position, 0, 2**53)
     complete = visible // ratio
@@ -223,7 +225,7 @@ def attend(
     values = real("v", v, kind, (keys.shape[0], keys.shape[1], None))
     if keys.shape[1] == 0 or queries.shape[1] % keys.shape[1]:
         raise refuse(DOMAIN, "q", expected=f"a multiple of {keys.shape[1]} heads", got=queries.shape[1])
-    factor = kind.type(1 / math.sqrt(queries.shape[2]) if scale is None else scale)
+    factor = kind.type(1 / math.sqrt(queries.shape[2]) if scale is None else real("scale", scale, kind, ()))
     rows = _rows_of_queries(tokens, queries.shape[0], first_position, keys.shape[0])
     repeat = queries.shape[1] // keys.shape[1]
     outputs = np.zeros((queries.shape[0], queries.shape[1], values.shape[2]), kind)
@@ -286,6 +288,9 @@ def _members(groups: Any, slots: int) -> Array:
 
 def _rows_of_queries(tokens: Any, queries: int, first_position: int, rows: int) -> list[list[int]]:
     anchor = integer("first_position", first_position, 0)
+    plain = not isinstance(tokens, (Sequence, np.ndarray)) or isinstance(tokens, str)
+    if plain or (isinstance(tokens, np.ndarray) and tokens.ndim == 0):
+        raise refuse(TYPE, "tokens", expected="a list of positions, or one for each query", got=tokens)
     nested = len(tokens) > 0 and not isinstance(tokens[0], (int, np.integer))
     lists = list(tokens) if nested else [tokens] * queries
     if len(lists) != queries:

@@ -101,6 +101,10 @@ class Operation:
             ready["dtype"] = _text("dtype", given["dtype"])
         with np.errstate(over="ignore", invalid="ignore"):  # judged below, by name
             answer = self.function(**ready)
+        for name in getattr(
+            answer, "_fields", ()
+        ):  # also what is not printed: an id chosen among NaNs is no answer
+            _plain(name, getattr(answer, name))
         return {part.name: _plain(part.name, value) for part, value in self._parts(answer)}
 
     def _parts(self, answer: Any) -> list[tuple[Argument, Any]]:

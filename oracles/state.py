@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from assay.oracles.checks import Array, integer, integers, real, refuse, working
 from assay.oracles.clauses import DOMAIN
 from assay.oracles.geometry import Geometry
+from assay.oracles.rope import LARGEST_POSITION
 
 LAYER_OWNERS: Final = (
     "gdn_conv",
@@ -60,7 +61,7 @@ class State:
 def fresh(geometry: Geometry, first_position: int = 0, dtype: DTypeLike = np.float32) -> State:
     """Returns the state before the first token; also what a reset gives."""
     kind = working(dtype)
-    integer("first_position", first_position, 0)
+    integer("first_position", first_position, 0, LARGEST_POSITION)
     gdn = [layer for layer, one in enumerate(geometry.layer_types) if one == "gdn"]
     qsa = [layer for layer, one in enumerate(geometry.layer_types) if one == "qsa"]
     span = geometry.ngram_size * (geometry.ple_kernel - 1)

@@ -18,6 +18,9 @@ INDEX_FACTOR: Final = 0xA0761D6478BD642F
 FNV_OFFSET: Final = 1469598103934665603
 FNV_PRIME: Final = 1099511628211
 MASK_64: Final = 2**64 - 1
+LARGEST_LIST: Final = 2**20
+"""Values that are listed at once."""
+
 CONVENTIONAL_SUFFIX: Final = "linear_attn.norm.weight"
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assay.oracles import ple, qsa
+from assay.oracles import conv, logits, ple, qsa, rope
 from assay.oracles.bounds import BOUNDS
-from assay.oracles.catalogue import OPERATIONS, rule_model
+from assay.oracles.catalogue import OPERATIONS, rule_model, rule_values
 from assay.oracles.fixture import FIXTURE_CONFIG
 from assay.spec.errors import ContractError
 
@@ -31,8 +31,27 @@ def vocabulary(rows: int) -> Any:
     return rule_model(config, [])
 
 
+def selection(visible: int) -> Any:
+    return qsa.select(np.zeros(visible // 65536), 1, visible, 65536)
+
+
+def dilated(dilation: int) -> Any:
+    return conv.causal(np.zeros((1, 1)), np.zeros((1, 2)), dilation=dilation)
+
+
+def position(last: int) -> Any:
+    return rope.apply(np.zeros((1, 1, 2)), [last], 2, sections=(1, 0, 0))
+
+
 CASES: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "qsa.dense": (lambda: dense(2051), lambda: dense(2052)),
+    "qsa.select": (lambda: selection(2**24), lambda: selection(2**24 + 1)),
+    "qsa.groups": (lambda: qsa.groups([0], 65536), lambda: qsa.groups([0], 65537)),
+    "rope.apply": (lambda: position(2**53), lambda: position(2**53 + 1)),
+    "conv.causal": (lambda: dilated(1024), lambda: dilated(1025)),
+    "ple.multipliers": (lambda: ple.multipliers(ngram_size=64), lambda: ple.multipliers(ngram_size=65)),
+    "logits.mask": (lambda: logits.mask(2**24, 1), lambda: logits.mask(2**24 + 1, 1)),
+    "weights.values": (lambda: rule_values("a", count=2**20), lambda: rule_values("a", count=2**20 + 1)),
     "ple.rows": (lambda: product(0), lambda: product(1)),
     "ple.primes": (lambda: ple.primes(2**32, 1), lambda: ple.primes(2**32 + 1, 1)),
     "model.run": (lambda: vocabulary(8_000_000), lambda: vocabulary(8_400_000)),

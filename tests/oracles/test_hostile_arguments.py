@@ -1,7 +1,9 @@
 """Whatever is put into an argument, the answer is a result or one typed error, never a crash or a long wait."""
 
 import copy
+import json
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,13 @@ SCALARS = st.one_of(
     st.sampled_from([2**31, 2**53 + 1, 2**63, 2**64, 10**30, -(2**63) - 1, "7", "x", "", "9" * 39]),
     st.sampled_from([0.5, -0.0, 1e308, -1e39, math.inf, -math.inf, math.nan]),
 )
+VALUES: list[Any] = [
+    None, True, 0, -1, 2**31, 2**63, 10**30, -(2**63), 0.5, 1e300, 1e-300, 1e-45, -0.0, math.nan, math.inf, -math.inf,
+    "", "a", "1e5", " 7", "0x10", "9" * 40, "9" * 41, [], [[]], [[[]]], {}, [1], [1.5], [None], ["1"], ["x"], [True],
+    [[1], [2, 3]], [1, [2]], {"a": 1}, [math.nan], [1e39], [1e-40], [0] * 3, [-1] * 3, [0.0] * 4,
+]  # fmt: skip
+"""Every kind of plain value: each stands once for each argument."""
+
 JUNK = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3), max_leaves=6)
 
 
@@ -28,6 +37,15 @@ def answer(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return OPERATIONS[name].call(arguments)
     except ContractError:
         return {}
+
+
+def place(name: str, arguments: dict[str, Any]) -> str:
+    """The name that a refusal blames, without its indices; nothing when there is a result, which JSON holds."""
+    try:
+        json.dumps(OPERATIONS[name].call(arguments), allow_nan=False)
+    except ContractError as error:
+        return re.split(r"[\[ .,(]", error.finding.where)[0]
+    return ""
 
 
 def mutated(value: Any, junk: Any, path: int) -> Any:
@@ -50,6 +68,21 @@ def test_a_hostile_argument_gives_a_result_or_a_typed_error(name: str, data: st.
     result = answer(name, arguments)
     for part in result.values():
         assert np.isfinite(np.asarray(part, dtype=np.float64)).all()
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_every_hostile_value_in_every_argument_gives_a_result_or_names_an_argument(name: str) -> None:
+    operation = OPERATIONS[name]
+    words = {one.name for one in (*operation.arguments, *operation.results)} | {"dtype"}
+    asked = {one.name for one in operation.arguments} | ({"dtype"} if operation.has_dtype else set())
+    elsewhere = []
+    for argument in sorted(asked):
+        for value in VALUES:
+            arguments = {**operation.example, argument: copy.deepcopy(value)}
+            where = place(name, arguments)
+            if where and where not in words and argument != "config":
+                elsewhere.append((argument, value, where))
+    assert elsewhere == []
 
 
 @pytest.mark.parametrize("field", list(OPERATIONS["model.run"].example["config"]["text_config"]))

@@ -161,6 +161,23 @@ def test_selection_refuses_by_name(code: str, where: str, change: dict[str, obje
     assert_refused(code, where, lambda: logits.select(**{**good, **change}))
 
 
+@pytest.mark.parametrize("temperature", [1e-40, 1e-300, 1e300])
+def test_a_temperature_that_leaves_no_order_is_refused(temperature: float) -> None:
+    """A logit over it is infinite or 0 / 0 in float32: the id would be chosen among NaNs."""
+    assert_refused(
+        "oracle.argument.domain",
+        "temperature",
+        lambda: logits.select([1.0, 2.0], 2, "temperature", temperature=temperature),
+    )
+
+
+def test_a_small_temperature_is_a_sharp_choice_and_float64_takes_a_smaller_one() -> None:
+    assert logits.select([1.0, 2.0], 2, "temperature", temperature=1e-30).id == 1
+    assert logits.select([1.0, 2.0], 2, "temperature", temperature=1e-40, dtype="float64").id == 1
+    impossible = logits.select([-np.inf, 1.0, 2.0], 3, "temperature", temperature=1e30)
+    assert impossible.candidates.tolist() == [1, 2]
+
+
 @settings(max_examples=40, derandomize=True, deadline=None)
 @given(st.lists(st.integers(-5, 5), min_size=2, max_size=12), st.floats(0, 0.999), st.data())
 def test_a_policy_never_leaves_the_valid_ids(values: list[int], uniform: float, data: st.DataObject) -> None:

@@ -361,3 +361,26 @@ def test_the_operation_hands_out_the_stages_of_the_tokens_asked_for() -> None:
     head = next(one for one in stages if one["stage"] == "output_head")
     assert head["values"] == logits[1].tolist()
     assert rule_model(FIXTURE_CONFIG, [2])[1] == []
+
+
+def test_a_tap_of_a_token_that_is_not_there_is_refused() -> None:
+    from assay.oracles.catalogue import rule_model
+
+    for tokens, tap in (([2, 5], 2), ([2], -1), ([], 0)):
+        assert_refused(
+            "oracle.argument.domain",
+            "taps[0]",
+            lambda t=tokens, p=tap: rule_model(FIXTURE_CONFIG, t, taps=[p]),
+        )
+
+
+def test_an_anchor_whose_tokens_leave_the_positions_is_refused() -> None:
+    from assay.oracles.catalogue import rule_model
+
+    assert len(rule_model(FIXTURE_CONFIG, [2], first_position=2**53 - 1)[0]) == 1
+    for anchor in (2**53, 2**64):
+        assert_refused(
+            "oracle.argument.domain",
+            "first_position",
+            lambda at=anchor: rule_model(FIXTURE_CONFIG, [2], first_position=at),
+        )

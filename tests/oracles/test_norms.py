@@ -43,6 +43,12 @@ def test_the_recurrent_gate_is_a_sigmoid() -> None:
     assert y == pytest.approx([0.119203, 0.622459, 0.952574], abs=1e-6)
 
 
+def test_an_eps_too_small_for_a_row_of_zeros_is_named() -> None:
+    assert_refused("oracle.argument.domain", "eps", lambda: norms.rms([0.0, 0.0], [0.0, 0.0], eps=1e-300))
+    assert norms.rms([0.0, 0.0], [0.0, 0.0], eps=1e-70).tolist() == [0, 0]
+    assert norms.rms([3.0, 3.0], [0.0, 0.0], eps=1e-300).tolist() == [1, 1]
+
+
 def test_float32_results_are_float32_and_float64_is_a_second_opinion() -> None:
     assert norms.rms([3, 4], [0, 0]).dtype == np.float32
     assert norms.rms([3, 4], [0, 0], dtype="float64")[0] == pytest.approx(3 / np.sqrt(12.500001), abs=1e-15)

@@ -125,6 +125,20 @@ def test_counts_out_of_range_are_refused_by_name(where: str) -> None:
     assert_refused("oracle.argument.domain", where, lambda: qsa.select([0, 1], **arguments))
 
 
+def test_a_huge_ratio_is_refused_before_a_group_is_laid_out() -> None:
+    """One row of `ratio` positions would be 16 GiB, although no group is complete."""
+    assert_refused("oracle.argument.domain", "ratio", lambda: qsa.select([], 1, 3, 2**31))
+    assert_refused("oracle.argument.domain", "ratio", lambda: qsa.groups([0], 2**63))
+    assert qsa.select([], 1, 3, 2**16).tokens.tolist() == [0, 1, 2]
+    assert qsa.groups([0], 2**16).tail.tolist() == [0]
+
+
+def test_a_position_that_no_double_holds_is_refused_by_its_slot() -> None:
+    assert_refused("oracle.argument.domain", "positions[1]", lambda: qsa.groups([0, 2**64], 1, False))
+    assert qsa.groups([2**53], 1).starts.tolist() == [2**53]
+    assert_refused("oracle.argument.domain", "positions[0]", lambda: qsa.groups([2**53 + 1], 1))
+
+
 @settings(max_examples=60, derandomize=True, deadline=None)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=30), st.integers(0, 32), st.integers(0, 3))
 def test_selection_is_the_set_that_the_rule_names(scores: list[int], budget: int, tail: int) -> None:
@@ -265,6 +279,17 @@ def test_a_row_behind_the_cache_is_refused() -> None:
     assert_refused("oracle.argument.domain", "tokens[1]", lambda: qsa.attend([[[0.0]]], rows, rows, [1, 2]))
 
 
+@pytest.mark.parametrize("tokens", [0, 1.0, "0", None, np.array(0)])
+def test_rows_that_are_no_list_are_refused(tokens: object) -> None:
+    rows = np.zeros((1, 1, 1))
+    assert_refused("oracle.argument.type", "tokens", lambda: qsa.attend(rows, rows, rows, tokens))
+
+
+@pytest.mark.parametrize("tokens", [[0], (0,), np.array([0]), np.array([[0]])])
+def test_rows_may_stand_in_any_kind_of_list(tokens: object) -> None:
+    assert qsa.attend([[[0.0]]], [[[0.0]]], [[[7.0]]], tokens).tolist() == [[[7.0]]]
+
+
 def test_each_query_may_have_its_own_rows() -> None:
     y = qsa.attend(np.zeros((2, 1, 1)), np.zeros((2, 1, 1)), [[[1.0]], [[2.0]]], [[0], [1]])
     assert y.ravel().tolist() == [1, 2]
@@ -312,6 +337,12 @@ def test_dense_attention_accepts_2051_keys_and_refuses_2052() -> None:
 def test_softmax_survives_large_products() -> None:
     y = qsa.attend([[[1e3]]], [[[1e3]], [[-1e3]]], [[[1.0]], [[2.0]]], [0, 1], scale=1.0)
     assert y.tolist() == [[[1.0]]]
+
+
+@pytest.mark.parametrize("scale", [math.nan, math.inf, 1e39])
+def test_a_scale_that_is_not_finite_is_refused_by_name(scale: float) -> None:
+    rows = np.zeros((1, 1, 1))
+    assert_refused("oracle.argument.finite", "scale", lambda: qsa.attend(rows, rows, rows, [0], scale=scale))
 
 
 def test_the_scale_may_be_given() -> None:
