@@ -2,7 +2,8 @@
 
 It needs a checkout (the tests) and the extra `dev` (mutmut), so it is no part of an installed package's batteries.
 The rooms are laid out below a build folder as the wheel lays them out, since mutmut takes a module's name from its
-path; only the tests of the oracles run there.
+path; only the tests of the oracles run there. What is decided stands until something changes that the tests read, so
+that a run can be killed and continued.
 """
 
 import difflib
@@ -10,15 +11,14 @@ import hashlib
 import importlib.util
 import json
 import shutil
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from assay.mutations.code_reasons import FUNCTIONS, SINGLE, TEXT, kind_of
+from assay.mutations.code_stage import alone, decided_so_far, is_generated, run_mutmut, stage
 from assay.spec.clauses import Authority, declare
 from assay.spec.documents.mutation_run import (
     AreaCounts,
@@ -34,31 +34,20 @@ NAME: Final = "code"
 TITLE: Final = (
     "Every operator, constant and argument of the oracles' source, changed by mutmut; a test must fail."
 )
-ROOMS: Final = ("spec", "oracles", "fixtures", "impl", "mutations", "provenance", "reports")
-KILLED: Final = frozenset({1, 3, 36, 24, -24, 152, 255})
-"""Exit codes of mutmut for a mutant that a test failed or that ran out of time."""
+FAILED_TEST: Final = frozenset({1, 3})
+TIMED_OUT: Final = frozenset({36, 24, -24, 152, 255})
+KILLED: Final = FAILED_TEST | TIMED_OUT
+"""Exit codes of mutmut for a mutant that failed a test, or that ran out of CPU time."""
 
 NO_TESTS: Final = frozenset({5, 33})
-SWEEPS: Final = (
-    "every_character",
-    "for_every_code_point",
-    "made_up_conversations",
-    "hostile",
-    "a_rewind_continues_as_a_fresh_run",
-    "chunks_give_the_same_bytes",
-)
-"""Tests left out: sweeps that take seconds for each mutant where quick literal tests hold the same code."""
+DECIDED: Final = FAILED_TEST | NO_TESTS | {0}
+"""What need not be asked again."""
 
 FIRST: Final = "assay.oracles.arithmetic.x_narrow__mutmut_1"
 UNAVAILABLE: Final = declare(
     "mutations.code.unavailable", Authority.PROCESS, "Battery `code` runs in a checkout with the extra `dev`.",
     source="design: packaging", cause="an installed package has no tests, and mutmut is a development tool",
     fix="pip install -e '.[dev]' in a checkout",
-)  # fmt: skip
-FAILED: Final = declare(
-    "mutations.code.run", Authority.PROCESS, "mutmut generates the mutants and runs the tests without a failure.",
-    source="design: packaging", cause="a test of the oracles fails before anything is mutated",
-    fix="run the tests of the oracles, and read the log that is named",
 )  # fmt: skip
 
 
@@ -111,7 +100,13 @@ def unavailable() -> str:
     return ""
 
 
-def run_code(sample: int | None, seed: int, jobs: int, build: Path | None = None) -> MutationRun:
+def run_code(
+    sample: int | None,
+    seed: int,
+    jobs: int,
+    build: Path | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> MutationRun:
     """Mutates the oracles' source and runs their tests on each mutant.
 
     Args:
@@ -119,10 +114,12 @@ def run_code(sample: int | None, seed: int, jobs: int, build: Path | None = None
         seed: of the draw.
         jobs: tests that run at once.
         build: folder for the stage; `build/mutmut` of the checkout when absent. What a stage already decided stands
-            unless its source has changed, so that a whole run can be continued.
+            until something changes that the tests read, so that a run can be continued; only what ran out of time
+            or ended strangely is asked again.
+        progress: called with what is done.
 
     Raises:
-        EvidenceError: mutations.code.unavailable or mutations.code.run.
+        EvidenceError: mutations.code.unavailable, mutations.code.busy or mutations.code.run.
     """
     root, reason = checkout(), unavailable()
     if root is None or reason:
@@ -130,22 +127,41 @@ def run_code(sample: int | None, seed: int, jobs: int, build: Path | None = None
             Finding.of(UNAVAILABLE, "mutation", NAME, expected="a checkout with mutmut", got=reason)
         )
     folder = build or root / "build" / "mutmut"
-    stage(root, folder)
-    if not (folder / "mutants" / "mutmut-stats.json").is_file():
-        # A generation that was killed leaves half a module behind, which mutmut would take for a whole one.
-        shutil.rmtree(folder / "mutants", ignore_errors=True)
-        _mutmut(folder, [FIRST], jobs)
-    everything = list(mutants(folder))
-    asked = [one for one in everything if _is_asked(one)]
-    left = len(everything) - len(asked)
-    if sample is not None:
-        asked = sorted(asked, key=lambda one: _lot(seed, one))[:sample]
-    waiting = [one.name for one in asked if sample is not None or one.exit_code is None]
-    if waiting:
-        _mutmut(folder, waiting, jobs)
-    names = {one.name for one in asked}
-    fates = [one for one in mutants(folder) if one.name in names]
+    with alone(folder):
+        stage(root, folder)
+        if not is_generated(folder):
+            # A generation that was killed leaves half a module behind, which mutmut would take for a whole one.
+            shutil.rmtree(folder / "mutants", ignore_errors=True)
+            run_mutmut(folder, [FIRST], jobs, lambda: None)
+        everything = list(mutants(folder))
+        asked = [one for one in everything if _is_asked(one)]
+        left = len(everything) - len(asked)
+        if sample is not None:
+            asked = sorted(asked, key=lambda one: _lot(seed, one))[:sample]
+        waiting = [one.name for one in asked if one.exit_code not in DECIDED]
+        if waiting:
+            names = set(waiting)
+
+            def show() -> None:
+                if progress is not None:
+                    done = sum(code in DECIDED for name, code in decided_so_far(folder) if name in names)
+                    progress("mutants", done, len(names))
+
+            run_mutmut(folder, waiting, jobs, show)
+        names = {one.name for one in asked}
+        fates = [one for one in mutants(folder) if one.name in names]
     return summary(fates, len(everything), left, sample, seed)
+
+
+def no_verdict(run: MutationRun) -> str:
+    """Returns why the kills prove nothing: too few of them are of a failing test; empty when they do."""
+    counts, detail = run.batteries.get(NAME), run.details.get(NAME)
+    if counts is None or detail is None:
+        return ""
+    by_test = counts.killed - detail.timed_out
+    if counts.total and by_test <= detail.timed_out:
+        return f"no verdict: {by_test} mutants failed a test, {detail.timed_out} ran out of time"
+    return ""
 
 
 def not_run(reason: str) -> MutationRun:
@@ -153,27 +169,6 @@ def not_run(reason: str) -> MutationRun:
     none = BatteryCounts(total=0, killed=0, killed_elsewhere=0, survived=0, equivalent=0, invalid=0)
     detail = BatteryDetail(areas={}, not_run=[reason])
     return MutationRun(batteries={NAME: none}, survivors=[], details={NAME: detail})
-
-
-def stage(root: Path, folder: Path) -> None:
-    """Lays out the rooms as the wheel does, with the tests of the oracles; a stage of the same source stays."""
-    digest = hashlib.sha256()
-    for path in sorted([*(root / "oracles").rglob("*.py"), *(root / "tests" / "oracles").rglob("*.py")]):
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    stamp = folder / "source.sha256"
-    if stamp.is_file() and stamp.read_text(encoding="ascii") == digest.hexdigest():
-        return
-    shutil.rmtree(folder, ignore_errors=True)
-    skip = shutil.ignore_patterns("__pycache__", "out", "sample")
-    package = folder / "src" / "assay"
-    for room in ROOMS:
-        shutil.copytree(root / room, package / room, ignore=skip)
-    for name in ("__init__.py", "py.typed"):
-        shutil.copy(root / ".dev" / "assay" / name, package / name)
-    shutil.copytree(root / "tests" / "oracles", folder / "tests" / "oracles", ignore=skip)
-    shutil.copy(root / "tests" / "conftest.py", folder / "tests" / "conftest.py")
-    (folder / "pyproject.toml").write_text(_CONFIGURATION, encoding="utf-8")
-    stamp.write_text(digest.hexdigest(), encoding="ascii")
 
 
 def mutants(folder: Path) -> Iterator[Mutant]:
@@ -205,6 +200,7 @@ def _is_asked(one: Mutant) -> bool:
 def summary(fates: list[Mutant], generated: int, left: int, sample: int | None, seed: int) -> MutationRun:
     """Counts what became of the mutants; a survivor with a written reason counts as equivalent."""
     total: Counter[str] = Counter(one.module for one in fates)
+    timed_out = sum(one.exit_code in TIMED_OUT for one in fates)
     killed: Counter[str] = Counter(one.module for one in fates if one.exit_code in KILLED)
     excused: dict[str, list[str]] = {}
     survivors: list[MutationRecord] = []
@@ -239,6 +235,7 @@ def summary(fates: list[Mutant], generated: int, left: int, sample: int | None, 
             for module, count in sorted(total.items())
         },
         controls={"clean pass": True, "forced failure": True},
+        timed_out=timed_out,
         not_run=[
             *([drawn] if drawn else []),
             f"{left} of {generated} mutants: {TEXT.reason}; or the function says why in code_reasons",
@@ -264,52 +261,6 @@ def _record(one: Mutant) -> MutationRecord:
         got_codes=[],
         reason=f"{why}; a reason would be filed under {one.key}",
     )
-
-
-def _mutmut(folder: Path, names: list[str], jobs: int) -> None:
-    log = folder / "mutmut.log"
-    with log.open("wb") as file:
-        done = subprocess.run(
-            [sys.executable, "-m", "mutmut", "run", "--max-children", str(max(1, jobs)), *names],
-            cwd=folder, stdout=file, stderr=subprocess.STDOUT, check=False, env=_environment(),
-        )  # fmt: skip
-    if done.returncode:
-        last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-        raise EvidenceError(
-            Finding.of(
-                FAILED,
-                "mutation",
-                str(log),
-                expected="exit 0",
-                got=f"exit {done.returncode}: {' '.join(last)[:200]}",
-            )
-        )
-
-
-def _environment() -> dict[str, str]:
-    import os
-
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return {**kept, "PYTHONDONTWRITEBYTECODE": "1"}
-
-
-_DESELECTED: Final = "not slow and not upstream and not checkpoint"
-_CONFIGURATION: Final = f"""\
-[tool.pytest.ini_options]
-testpaths = ["tests"]
-addopts = ["--import-mode=importlib", "-p", "no:cacheprovider"]
-filterwarnings = ["error"]
-markers = ["slow", "fuzz", "sign", "upstream", "checkpoint", "metal"]
-
-[tool.mutmut]
-source_paths = ["src"]
-only_mutate = ["src/assay/oracles/*"]
-pytest_add_cli_args_test_selection = [
-  "tests/oracles", "-m", "{_DESELECTED}", "-k", "not {" and not ".join(SWEEPS)}",
-]
-process_isolation = "forkserver"
-"""
-"""forkserver and not fork: a library that has started threads does not survive a fork."""
 
 
 def merged(first: MutationRun, second: MutationRun) -> MutationRun:

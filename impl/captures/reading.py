@@ -174,7 +174,12 @@ def parse_document(
     except ValidationError as error:
         for one in error.errors(include_url=False):
             place = ".".join(map(str, one["loc"])) or where
-            faults.append(Finding.of(code, stage, place, expected=one["msg"], got=one.get("input")))
+            expected, got = one["msg"].removeprefix("Input should be "), one.get("input")
+            if one["type"] == "missing":
+                expected, got = "this field", "none"
+            elif one["type"] == "extra_forbidden":
+                expected = "no such field"
+            faults.append(Finding.of(code, stage, place, expected=expected, got=got))
     return None
 
 

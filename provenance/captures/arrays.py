@@ -7,8 +7,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.impl.captures.reading import Span, require_capture
+from assay.impl.captures.reading import Span, digest_faults, require_capture
 from assay.spec.documents.capture import Capture
+from assay.spec.errors import AdmissionError
 from assay.spec.stages import rung
 
 Rung = tuple[str, int | None, str]
@@ -32,13 +33,19 @@ class Stored:
 class OpenCapture:
     """A capture whose arrays can be read by rung and token range."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, digests: bool = False) -> None:
         """Opens a capture.
+
+        Args:
+            directory: folder of the capture.
+            digests: read every array that states its SHA-256 and compare; otherwise sizes alone are judged.
 
         Raises:
             AdmissionError: the first fault of the capture.
         """
         folder = require_capture(directory)
+        if digests and (faults := digest_faults(folder)):
+            raise AdmissionError(faults[0])
         document = folder.document
         if document is None:  # no document without a fault
             raise AssertionError(directory)

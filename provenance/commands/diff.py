@@ -2,12 +2,17 @@
 
 import argparse
 import math
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from assay.provenance.output import emit, emit_json, output_format
 from assay.spec.documents.diff import Diff
-from assay.spec.errors import usage_error
+from assay.spec.errors import AdmissionError, usage_error
 from assay.spec.verdicts import ExitCode
+
+if TYPE_CHECKING:
+    from assay.provenance.captures.arrays import OpenCapture
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,10 +33,9 @@ def run(arguments: argparse.Namespace) -> int:
     for name, value in (("--rtol", arguments.rtol), ("--atol", arguments.atol)):
         if value is not None and not (value >= 0 and math.isfinite(value)):
             raise usage_error(name, expected="a number from 0 up", got=value)
-    from assay.provenance.captures.arrays import OpenCapture
     from assay.provenance.captures.compare import Options, compare
 
-    left, right = OpenCapture(arguments.a), OpenCapture(arguments.b)
+    left, right = _opened("A", arguments.a), _opened("B", arguments.b)
     result = compare(
         left, right, (str(arguments.a), str(arguments.b)), Options(arguments.rtol, arguments.atol)
     )
@@ -44,6 +48,21 @@ def run(arguments: argparse.Namespace) -> int:
     return {"equal": ExitCode.OK, "diverges": ExitCode.FAILED, "inconclusive": ExitCode.INCONCLUSIVE}[
         result.verdict
     ]
+
+
+def _opened(side: str, path: Path) -> "OpenCapture":
+    """Opens one of the two captures, its stated digests compared; a fault says whose it is."""
+    from assay.provenance.captures.arrays import OpenCapture
+
+    try:
+        return OpenCapture(path, digests=True)
+    except AdmissionError as error:
+        hint = error.finding.hint
+        if not hint and error.finding.code.startswith("capture."):
+            hint = f"`assay validate {path}` lists every fault of {side}"
+        raise AdmissionError(
+            replace(error.finding, where=f"{side} {error.finding.where}", hint=hint)
+        ) from None
 
 
 def pretty(result: Diff) -> str:

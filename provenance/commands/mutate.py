@@ -53,14 +53,20 @@ def run(arguments: argparse.Namespace) -> int:
         result = run_batteries(
             [one for one in named if one != code.NAME], context, jobs=jobs, progress=progress
         )
-    if code.NAME in named:
-        reason = code.unavailable()
-        ran = code.not_run(reason) if reason else code.run_code(arguments.sample, arguments.seed, jobs)
-        result = code.merged(result, ran)
+        if code.NAME in named:
+            reason = code.unavailable()
+            ran = (
+                code.not_run(reason)
+                if reason
+                else code.run_code(arguments.sample, arguments.seed, jobs, progress=progress)
+            )
+            result = code.merged(result, ran)
     _RENDER.get(output_format(arguments), _pretty)(result)
     if result.survivors:
         return ExitCode.FAILED
-    return ExitCode.OK if all(counts.total for counts in result.batteries.values()) else ExitCode.INCONCLUSIVE
+    if code.no_verdict(result) or not all(counts.total for counts in result.batteries.values()):
+        return ExitCode.INCONCLUSIVE
+    return ExitCode.OK
 
 
 def _json(result: MutationRun) -> None:
@@ -88,7 +94,9 @@ def _pretty(result: MutationRun) -> None:
         ]
         lines += [f"  {id_}: caught by {', '.join(names)}" for id_, names in detail.caught_by.items()]
         lines += [f"  excused: {len(one.mutations)}: {one.reason}" for one in detail.excused]
+        lines += [f"  {detail.timed_out} of the killed ran out of time"] * bool(detail.timed_out)
         lines += [f"  not run: {text}" for text in detail.not_run]
+    lines += [code.no_verdict(result)] * bool(code.no_verdict(result))
     lines += _records("survived", result.survivors) + _records("killed elsewhere", result.killed_elsewhere)
     emit("\n".join(lines))
 

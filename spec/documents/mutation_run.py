@@ -62,11 +62,13 @@ class BatteryDetail(Document):
     """What a reader of one battery wants to know beside the counts.
 
     `caught_by` names the vectors that caught each mutation, by its id, where the battery's checks are vectors.
+    `timed_out` of the killed failed no test but ran out of time.
     """
 
     areas: dict[str, AreaCounts]
     pin_only: list[PinOnly] = Field(default_factory=list)
     controls: dict[str, bool] = Field(default_factory=dict)
+    timed_out: int = Field(default=0, ge=0)
     not_run: list[str] = Field(default_factory=list)
     caught_by: dict[str, list[str]] = Field(default_factory=dict)
     excused: list[Excused] = Field(default_factory=list)

@@ -181,3 +181,40 @@ def test_the_draw_depends_on_the_change_and_the_seed_and_not_on_the_neighbours()
     other = mutant("assay.norms.x_f__mutmut_1", 0, after="return x * 1")
     assert code._lot(3, one) == code._lot(3, same)
     assert len({code._lot(3, one), code._lot(4, one), code._lot(3, other)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("codes", "said"),
+    [
+        ([1, 1, -24], ""),
+        ([1, -24], "no verdict: 1 mutants failed a test, 1 ran out of time"),
+        ([-24, 24, 152], "no verdict: 0 mutants failed a test, 3 ran out of time"),
+        ([0], "no verdict: 0 mutants failed a test, 0 ran out of time"),
+    ],
+)
+def test_kills_by_the_clock_alone_are_no_verdict(codes: list[int], said: str) -> None:
+    fates = [mutant(str(place), one) for place, one in enumerate(codes)]
+    assert code.no_verdict(code.summary(fates, len(codes), 0, None, 0)) == said
+
+
+def test_a_run_without_a_verdict_is_inconclusive_although_nothing_survived(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def timed_out(*_: object, **__: object) -> object:
+        return code.summary([mutant("a", -24), mutant("b", -24)], 2, 0, None, 0)
+
+    monkeypatch.setattr(code, "unavailable", lambda: "")
+    monkeypatch.setattr(code, "run_code", timed_out)
+    assert run("code") == 3
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["batteries"]["code"]["killed"], printed["details"]["code"]["timed_out"]) == (2, 2)
+
+
+def test_a_survivor_is_exit_1_whatever_the_clock_did(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(code, "unavailable", lambda: "")
+    fates = [mutant("a", -24), mutant("b", 0)]
+    monkeypatch.setattr(code, "run_code", lambda *_, **__: code.summary(fates, 2, 0, None, 0))
+    assert run("code") == 1
+    assert json.loads(capsys.readouterr().out)["survivors"][0]["id"] == "b"

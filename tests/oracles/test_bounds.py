@@ -58,6 +58,13 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
 }
 
 
+@pytest.mark.parametrize(("where", "change"), [("count", {"count": -1}), ("first", {"first": -1})])
+def test_a_count_below_zero_of_values_is_refused_by_name(where: str, change: dict[str, int]) -> None:
+    with pytest.raises(ContractError) as caught:
+        rule_values("a", **change)
+    assert (caught.value.finding.code, caught.value.finding.where) == ("oracle.argument.domain", where)
+
+
 def test_every_bound_has_a_case_and_an_operation() -> None:
     assert {bound.operation for bound in BOUNDS} == set(CASES)
     assert {bound.operation for bound in BOUNDS} <= set(OPERATIONS)

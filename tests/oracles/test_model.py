@@ -116,6 +116,17 @@ def test_a_rewind_continues_as_a_fresh_run() -> None:
         assert oracle().run([4], back).logits.tobytes() == oracle().run([4], fresh).logits.tobytes()
 
 
+def test_a_rewind_hands_out_an_equal_state_with_memory_of_its_own() -> None:
+    kept = [oracle().fresh(), oracle().fresh(first_position=7)]
+    back = state.rewind(kept, 0)
+    assert state.differing(back, kept[0]) == []
+    assert not any(
+        np.shares_memory(left, right)
+        for owner in state.LAYER_OWNERS
+        for left, right in zip(getattr(back, owner).values(), getattr(kept[0], owner).values(), strict=True)
+    )
+
+
 def test_a_rewind_to_a_length_that_was_not_kept_is_refused() -> None:
     assert_refused("oracle.argument.domain", "tokens", lambda: state.rewind([oracle().fresh()], 3))
 

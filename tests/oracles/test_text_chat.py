@@ -67,6 +67,110 @@ def test_a_prompt_is_the_one_written_by_hand(
     assert text(messages, **options) == expected
 
 
+DEEP = "Think for as long as the task deserves: list what you assume, test it, then answer."
+HEADING = "# Functions\n\nThese can be called:\n\n<tools>"
+INSTRUCTIONS = (
+    "\n\nTo call one, write nothing after this form:\n\n<tool_call>\n<function=name>\n<parameter=name>\nvalue\n"
+    "</parameter>\n</function>\n</tool_call>"
+)
+ASKED = "<|im_start|>user\nhi<|im_end|>\n"
+SYSTEM = {"role": "system", "content": "S"}
+TOOLS = [{"a": 1, "b": "x"}, {"c": [True]}]
+
+
+@pytest.mark.parametrize(
+    ("messages", "options", "expected"),
+    [
+        ([SYSTEM, USER], {}, f"<|im_start|>system\n{DEEP}\n\nS<|im_end|>\n{ASKED}"),
+        ([USER], {}, f"<|im_start|>system\n{DEEP}<|im_end|>\n{ASKED}"),
+        (
+            [SYSTEM, USER],
+            {"tools": TOOLS},
+            (f'<|im_start|>system\n{DEEP}\n\n{HEADING}\n{{"a": 1, "b": "x"}}\n{{"c": [true]}}\n</tools>{INSTRUCTIONS}'
+            f"\n\nS<|im_end|>\n{ASKED}"),
+        ),
+        (
+            [USER],
+            {"tools": [{}], "enable_thinking": False},
+            f"<|im_start|>system\n{HEADING}\n{{}}\n</tools>{INSTRUCTIONS}<|im_end|>\n{ASKED}",
+        ),
+        (
+            [USER, {"role": "assistant", "content": "a", "reasoning_content": " r ", "tool_calls": [{"function": {"name": "f"}}]}, USER],
+            {"reasoning_effort": "medium"},
+            (f"{ASKED}<|im_start|>assistant\n<think>\nr\n</think>\n\na\n\n<tool_call>\n<function=f>\n</function>\n"
+            f"</tool_call><|im_end|>\n{ASKED}"),
+        ),
+        (
+            [USER, {"role": "assistant", "content": "a", "reasoning_content": "r"}],
+            {"reasoning_effort": "medium", "preserve_thinking": False},
+            f"{ASKED}<|im_start|>assistant\n<think>\nr\n</think>\n\na<|im_end|>\n",
+        ),
+        (
+            [{"role": "user", "content": [{"type": "text", "text": "h"}, {"text": "i"}]}],
+            {"enable_thinking": False},
+            ASKED,
+        ),
+        (
+            [USER, {"role": "user", "content": None}],
+            {"enable_thinking": False},
+            f"{ASKED}<|im_start|>user\n<|im_end|>\n",
+        ),
+        (
+            [USER, {"role": "assistant", "content": "a"}, {"role": "tool", "content": "1"}, USER],
+            {"reasoning_effort": "medium", "preserve_thinking": False},
+            (f"{ASKED}<|im_start|>assistant\na<|im_end|>\n<|im_start|>user\n<tool_response>\n1\n</tool_response><|im_end|>\n"
+            f"{ASKED}"),
+        ),
+    ],
+)  # fmt: skip
+def test_a_prompt_with_every_part_is_the_one_written_by_hand(
+    messages: list[dict[str, Any]], options: dict[str, Any], expected: str
+) -> None:
+    assert text(messages, **options) == expected
+
+
+def test_the_long_texts_are_those_of_the_template() -> None:
+    assert LITERALS["tools.heading"] == HEADING
+    assert LITERALS["tools.instructions"] == INSTRUCTIONS
+    assert LITERALS["effort.xhigh"] == DEEP
+
+
+def test_a_quote_across_lines_is_no_text_of_the_template() -> None:
+    assert chat.literals_of("{# it's\nisn't #}" + TEMPLATE, CONTRACT) == LITERALS
+
+
+def test_an_effort_is_judged_where_the_prompt_is_made() -> None:
+    with pytest.raises(chat.ChatRefusal) as caught:
+        text([USER], reasoning_effort="high")
+    assert caught.value.kind == "effort"
+
+
+@pytest.mark.parametrize(
+    ("content", "is_query"),
+    [
+        ("<tool_response>x</tool_response>", False),
+        (" <tool_response></tool_response>\n", False),
+        ("<tool_response>x", True),
+        ("x</tool_response>", True),
+        ("<tool_response>x</tool_response>.", True),
+    ],
+)
+def test_a_user_turn_that_is_a_tool_response_alone_asks_nothing(content: str, is_query: bool) -> None:
+    message = {"role": "user", "content": content}
+    if is_query:
+        assert chat._judged([message], False, "medium") == 0
+    else:
+        with pytest.raises(chat.ChatRefusal, match="query"):
+            chat._judged([message], False, "medium")
+
+
+@pytest.mark.parametrize("part", [*({name: "x"} for name in ("image", "image_url", "video")),
+                                  *({"type": name} for name in ("image", "image_url", "video"))])  # fmt: skip
+def test_a_part_that_is_no_text_is_refused_by_its_key_and_by_its_type(part: dict[str, str]) -> None:
+    with pytest.raises(chat.ChatRefusal, match="media"):
+        chat._judged([{"role": "user", "content": [{"text": "t"}, part]}], False, "medium")
+
+
 def test_only_the_templates_own_spellings_are_control() -> None:
     pieces = chat.render(
         [{"role": "user", "content": "<|im_end|>"}], {"enable_thinking": False}, LITERALS, CONTRACT
@@ -87,6 +191,7 @@ def test_only_the_templates_own_spellings_are_control() -> None:
             '{"é": [null, true, -1, 2.5, "\\"\\\\\\n\\u0007\x7f"]}',
         ),
         ({}, "{}"),
+        ({"a": 1, "b": {"c": 2}}, '{"a": 1, "b": {"c": 2}}'),
         ([], "[]"),
     ],
 )

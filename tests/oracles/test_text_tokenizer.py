@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.oracles.tokenizer import Oracle, Tables, pieces
-from assay.oracles.unicode_tables import nfc, trimmed
+from assay.oracles.unicode_tables import composing_pairs, nfc, trimmed
 
 
 # Each expectation follows from the seven alternatives, read by hand.
@@ -36,6 +36,22 @@ from assay.oracles.unicode_tables import nfc, trimmed
 )
 def test_the_scanner_cuts_as_the_pattern_reads(text: str, expected: list[str]) -> None:
     assert pieces(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("  x", "x"), ("x \t ", "x"), ("\x1c\u3000x y\x1f ", "x y"), (" \n\t", ""), ("\u200bx", "\u200bx")],
+)
+def test_trimming_takes_runs_off_both_ends(text: str, expected: str) -> None:
+    assert trimmed(text) == expected
+
+
+def test_composing_pairs_are_those_that_compose() -> None:
+    pairs = composing_pairs()
+    assert ("e", "\u0301") in pairs
+    assert ("\u0915", "\u093c") not in pairs  # excluded
+    assert ("\u1100", "\u1161") not in pairs  # Hangul is arithmetic
+    assert all(nfc(first + second) == unicodedata.normalize("NFC", first + second) for first, second in pairs)
 
 
 def test_the_older_rule_tears_marks_from_words() -> None:

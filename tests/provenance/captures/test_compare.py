@@ -1,5 +1,6 @@
 """`assay diff`: the first rung that differs, where, by how much, and what is not claimed."""
 
+import hashlib
 import itertools
 import json
 import tracemalloc
@@ -441,7 +442,7 @@ def test_a_batch_axis_is_refused_in_one_line(
     (a / "capture.json").write_text(json.dumps(document))
     assert main(["diff", str(a), str(a)]) == 1
     error = capsys.readouterr().err
-    assert error.startswith("assay: error: capture.entry.shape: layers.0.gdn [0, 4): expected first axis 4")
+    assert error.startswith("assay: error: capture.entry.shape: A layers.0.gdn [0, 4): expected first axis 4")
 
 
 @pytest.mark.parametrize(
@@ -469,3 +470,44 @@ def test_a_file_that_is_cut_short_is_refused(write: Callable[..., Path], hidden:
         OpenCapture(a)
     assert caught.value.finding.code == "capture.file.extent"
     assert caught.value.finding.where == "layers.0.gdn [0, 4)"
+
+
+def test_a_stated_digest_is_compared_before_anything_is_called_equal(
+    write: Callable[..., Path], hidden: np.ndarray, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = write("a", {GDN: hidden}), write("b", {GDN: hidden})
+    document = json.loads((b / "capture.json").read_text())
+    document["entries"][0]["sha256"] = hashlib.sha256((b / "0.bin").read_bytes()).hexdigest()
+    (b / "capture.json").write_text(json.dumps(document))
+    assert main(["diff", str(a), str(b)]) == 0
+    for folder in (a, b):  # the same damage on both sides would be equal
+        (folder / "0.bin").write_bytes(bytes(hidden.nbytes))
+    capsys.readouterr()
+    assert main(["diff", str(a), str(b)]) == 1
+    assert "capture.file.digest: B layers.0.gdn [0, 4)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("edit", "where", "expected"),
+    [
+        (lambda document: document.pop("producer"), "producer", "this field"),
+        (lambda document: document.update(more=1), "more", "no such field"),
+        (lambda document: document["entries"][0].update(tokens=True), "entries.0.tokens", "a valid integer"),
+    ],
+)
+def test_a_fault_of_form_says_in_whose_capture_and_what_was_expected(
+    write: Callable[..., Path],
+    hidden: np.ndarray,
+    capsys: pytest.CaptureFixture[str],
+    edit: Callable[[dict[str, Any]], Any],
+    where: str,
+    expected: str,
+) -> None:
+    a, b = write("a", {GDN: hidden}), write("b", {GDN: hidden})
+    document = json.loads((b / "capture.json").read_text())
+    edit(document)
+    (b / "capture.json").write_text(json.dumps(document))
+    assert main(["diff", str(a), str(b)]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith(f"assay: error: capture.form: B {where}: expected {expected}, got ")
+    assert lines[1] == f"hint: `assay validate {b}` lists every fault of B"
