@@ -153,6 +153,48 @@ class FaultySystem(Filesystem):
         return fault.kind
 
 
+class KilledError(BaseException):
+    """The process is dead; nothing that handles errors handles this."""
+
+
+class DyingSystem(FaultySystem):
+    """The real system up to its n-th call of any kind, and then what a kill leaves: nothing is done any more.
+
+    Descriptors are closed at that moment, as the system does for a dead process, so that its locks are gone as well.
+    It costs no process, so that every single step can be tried; that a true SIGKILL does the same is a test of its own.
+    """
+
+    def __init__(self, nth: int) -> None:
+        super().__init__()
+        self.nth = nth
+        self._opened: set[int] = set()
+
+    def open(self, path: Path, flags: int, mode: int = 0o644) -> int:
+        """As the system, or dead."""
+        descriptor = super().open(path, flags, mode)
+        self._opened.add(descriptor)
+        return descriptor
+
+    def duplicate(self, descriptor: int) -> int:
+        """As the system."""
+        own = super().duplicate(descriptor)
+        self._opened.add(own)
+        return own
+
+    def close(self, descriptor: int) -> None:
+        """As the system, or dead."""
+        super().close(descriptor)
+        self._opened.discard(descriptor)
+
+    def _kind(self, call: str) -> str:
+        if len(self.calls) >= self.nth:
+            for descriptor in self._opened:
+                os.close(descriptor)
+            self._opened.clear()
+            raise KilledError(call)
+        return super()._kind(call)
+
+
 class StoreObserver:
     """What is really in a folder, seen without the code under test."""
 

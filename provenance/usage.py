@@ -37,10 +37,13 @@ SYSTEM: Final = declare(
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaints are findings like all others; subparsers inherit it."""
+    """An argument parser whose complaints are findings like all others; subparsers inherit it.
+
+    An option has its whole name or none: a prefix of `--private` would be an undocumented way through the private seam.
+    """
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+        super().__init__(**options, allow_abbrev=False)
         self.register("type", Path, _path)
 
     def error(self, message: str) -> NoReturn:

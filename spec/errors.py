@@ -30,9 +30,11 @@ def shown(value: Any, limit: int = 160) -> str:
 
 
 def _written(value: Any) -> str:
-    """Returns a value as its file would spell it: objects and null as JSON."""
+    """Returns a value as its file would spell it: objects and null as JSON; an exception by its words."""
     if value is None:
         return "null"
+    if isinstance(value, Exception):
+        return str(value) or type(value).__name__
     return json.dumps(value, ensure_ascii=False, default=repr) if isinstance(value, dict) else repr(value)
 
 

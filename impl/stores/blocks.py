@@ -91,6 +91,8 @@ GGML: Final = _table(
     (34, "TQ1_0", 256, 54),
     (35, "TQ2_0", 256, 66),
     (39, "MXFP4", 32, 17),
+    (40, "NVFP4", 64, 36),
+    (41, "Q1_0", 128, 18),
 )
 """Block types as the public GGUF reader sizes them."""
 

@@ -108,6 +108,11 @@ class Manifest:
     layers: tuple[Layer, ...]
 
     @property
+    def record_bytes(self) -> int:
+        """Bytes of all records, without the padding between layers."""
+        return sum(layer.expert_count * layer.record_bytes for layer in self.layers)
+
+    @property
     def data_bytes(self) -> int:
         """Bytes of the payload."""
         return self.header.store_bytes - self.header.data_offset

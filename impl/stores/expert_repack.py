@@ -27,7 +27,9 @@ from assay.impl.stores.extents import SYSTEM, Extent, Filesystem, StoreFile
 from assay.impl.stores.gguf import Gguf, Tensor, read_gguf
 from assay.impl.stores.gguf_rules import judge_gguf
 from assay.impl.stores.gguf_writer import GGML_I8, Plan, Planned, plan_gguf, write_gguf
-from assay.impl.stores.publication import Draft
+from assay.impl.stores.publication import Draft, sweep
+from assay.impl.stores.steps import Progress, Steps
+from assay.impl.stores.target import check_space, check_target
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import AdmissionError, Finding
 
@@ -53,6 +55,9 @@ ROUTED: Final = _clause(
     "routed", "Each expert layer has gate, up and down of rank 3, and no other layer has one.",
     "a file with some expert tensors missing or left over",
 )  # fmt: skip
+CANONICAL: Final = _clause(
+    "canonical", "The file has no expert store yet.", "a file that was repacked before"
+)
 TARGET: Final = _clause("target", "The target doesn't exist and isn't the source.", "a second run")
 
 
@@ -65,31 +70,39 @@ class Repacked:
     plan: Plan
 
 
-def repack(source: Path, target: Path, *, replace: bool = False, system: Filesystem = SYSTEM) -> Repacked:
+def repack(
+    source: Path,
+    target: Path,
+    *,
+    replace: bool = False,
+    progress: Progress | None = None,
+    system: Filesystem = SYSTEM,
+) -> Repacked:
     """Writes the native form of a canonical GGUF, verified before it is published.
 
     Args:
         source: canonical GGUF of family 1, 2 or 3.
         target: where the native file shall be.
         replace: whether an existing target may be replaced.
+        progress: told the steps `hash`, `build`, `verify`, `compare` and `hash again` with their bytes.
         system: the seam for injected faults.
 
     Raises:
-        AdmissionError: what is wrong with the source, or repack.*.
+        AdmissionError: what is wrong with the source, repack.* or build.space.
         ContractError: codec.blocks.cover.
         PublicationError: publish.<step>.
     """
-    if target.exists() and (not replace or target.samefile(source)):
-        _fail(TARGET, str(target), "a path that isn't there yet", "an existing file")
+    sweep(target, system)
+    check_target(target, [source], replace=replace, code=TARGET, stage=STAGE)
+    steps = Steps(progress)
     with StoreFile.open(source, system) as file:
         extent = file.extent()
-        gguf = read_gguf(extent, blocks=CONVERTER)
-        findings = judge_gguf(gguf, extent)
-        if findings:
-            raise AdmissionError(findings[0])
+        gguf = _read(source, extent)
         family, experts, used, layers = _arrangement(gguf)
+        if gguf.tensor(STORE_NAME) is not None:
+            _fail(CANONICAL, STORE_NAME, "a canonical file", "a native one, which is what repacking makes")
         routed = _routed(gguf, layers, experts)
-        digest = _digest(extent)
+        digest = _digest(extent, steps, "hash")
         manifest = plan_manifest(
             family.id,
             Storage.GGML,
@@ -103,9 +116,27 @@ def repack(source: Path, target: Path, *, replace: bool = False, system: Filesys
         planned.append(Planned(STORE_NAME, (manifest.header.store_bytes,), GGML_I8))
         metadata = extent.read(gguf.metadata_start, gguf.directory_start - gguf.metadata_start)
         plan = plan_gguf(gguf.entries, planned, blocks=CONVERTER, metadata=metadata)
-        return _write(
-            target, plan, (manifest, family), _Input(extent, gguf, kept, routed), system, replace=replace
-        )
+        check_space(target, plan.file_bytes)
+        given = _Input(extent, gguf, kept, routed)
+        return _write(target, plan, (manifest, family), given, steps, system, replace=replace)
+
+
+def _read(source: Path, extent: Extent) -> Gguf:
+    """Returns the directory of the source; what is wrong with it names the file."""
+    try:
+        gguf = read_gguf(extent, blocks=CONVERTER)
+        findings = judge_gguf(gguf, extent)
+    except AdmissionError as error:
+        findings = [error.finding]
+    if findings:
+        first = findings[0]
+        raise AdmissionError(
+            Finding.of(
+                first.code, first.stage, f"{source}: {first.where}", expected=first.expected, got=first.got,
+                hint=first.hint,
+            )
+        )  # fmt: skip
+    return gguf
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +157,7 @@ def _write(
     plan: Plan,
     planned: tuple[Manifest, ExpertFamily],
     given: _Input,
+    steps: Steps,
     system: Filesystem,
     *,
     replace: bool,
@@ -133,31 +165,44 @@ def _write(
     manifest, family = planned
     written: list[Manifest] = []
     digests: list[RecordDigests] = []
+    moved_bytes = sum(plan.sizes[:-1]) + manifest.record_bytes
+
+    def component(layer: Layer, role: int, expert: int) -> bytes:
+        data = given.component(layer, role, expert)
+        steps.advance(len(data))
+        return data
 
     def fill(draft: Draft, index: int, start: int) -> None:
+        if index == 0:
+            steps.begin("build", moved_bytes)
         if index == len(given.kept):
-            written.append(fill_expert_store(draft, start, manifest, given.component))
+            written.append(fill_expert_store(draft, start, manifest, component))
             return
         offset = given.gguf.data_start + given.kept[index].offset
         for piece in given.extent.pieces(offset, plan.sizes[index]):
             draft.write(start, piece)
             start += len(piece)
+            steps.advance(len(piece))
 
     def verify(extent: Extent) -> None:
         signed = written[0]
         store = extent.part(plan.starts[-1], plan.sizes[-1], STORE_NAME)
-        derived = check_written_store(store, family, signed)
+        steps.begin("verify", signed.data_bytes)
+        derived = check_written_store(store, family, signed, progress=steps.part())
         if derived is not None:
             digests.append(derived)
-        _compare(ExpertStore(store, signed), given)
+        steps.begin("compare", moved_bytes)
+        _compare(ExpertStore(store, signed), given, steps)
         for index, tensor in enumerate(given.kept):
             start, size = given.gguf.data_start + tensor.offset, plan.sizes[index]
             wanted = given.extent.pieces(start, size)
             found = extent.pieces(plan.starts[index], size)
-            if any(one != other for one, other in zip(wanted, found, strict=True)):
-                _fail("publish.verify", tensor.name, "the source's bytes", "other bytes")
+            for one, other in zip(wanted, found, strict=True):
+                if one != other:
+                    _fail("publish.verify", tensor.name, "the source's bytes", "other bytes")
+                steps.advance(len(one))
         # The source is read a second time: a read that lied the first time is in the store or in its digest.
-        if _digest(given.extent) != signed.header.source_sha256:
+        if _digest(given.extent, steps, "hash again") != signed.header.source_sha256:
             _fail("publish.verify", given.extent.name, "the source's digest in the header", "another")
         given.extent.file.check_unchanged()
 
@@ -165,7 +210,7 @@ def _write(
     return Repacked(written[0], digests[0], plan)
 
 
-def _compare(store: ExpertStore, given: _Input) -> None:
+def _compare(store: ExpertStore, given: _Input, steps: Steps) -> None:
     """Raises unless each component has the bytes of its slice of the source."""
     for layer in store.manifest.layers:
         for expert in range(layer.expert_count):
@@ -174,12 +219,15 @@ def _compare(store: ExpertStore, given: _Input) -> None:
                 if record.component(role) != given.component(layer, role, expert):
                     where = f"layer {layer.layer_id} {name} expert {expert}"
                     _fail("publish.verify", where, "the source's bytes", "other bytes")
+            steps.advance(layer.record_bytes)
 
 
-def _digest(extent: Extent) -> bytes:
+def _digest(extent: Extent, steps: Steps, name: str) -> bytes:
     digest = hashlib.sha256()
+    steps.begin(name, extent.size)
     for piece in extent.pieces(0, extent.size):
         digest.update(piece)
+        steps.advance(len(piece))
     return digest.digest()
 
 

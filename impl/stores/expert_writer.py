@@ -132,7 +132,12 @@ def write_expert_store(
 
 
 def check_written_store(
-    extent: Extent, family: ExpertFamily, signed: Manifest, *, has_payload: bool = True
+    extent: Extent,
+    family: ExpertFamily,
+    signed: Manifest,
+    *,
+    has_payload: bool = True,
+    progress: Callable[[int, int], None] | None = None,
 ) -> RecordDigests | None:
     """Raises unless the store is the one that was written: same manifest, same payload.
 
@@ -141,6 +146,7 @@ def check_written_store(
         family: the family it must be admitted as.
         signed: the manifest that was written.
         has_payload: False for a structural store, whose payload isn't read.
+        progress: told the bytes read and the bytes in all.
 
     Returns:
         The digest of each record, or None for a structural store.
@@ -161,7 +167,7 @@ def check_written_store(
         )
     if not has_payload:
         return None
-    found = store.verify_all()
+    found = store.verify_all(progress=progress)
     if found.findings:
         raise AdmissionError(found.findings[0])
     return found.digests

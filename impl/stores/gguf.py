@@ -57,6 +57,8 @@ OFFSET: Final = _form(
 
 STAGE: Final = "gguf"
 MAX_RANK: Final = 8
+MINIMUM_BYTES: Final = 32
+"""A header and its alignment: no file is shorter."""
 MAX_NESTING: Final = 8
 MAX_ARRAY: Final = 1 << 24
 MAX_STEPS: Final = 1 << 21
@@ -147,8 +149,12 @@ def read_gguf(extent: Extent, *, blocks: dict[int, Block] = GGML) -> Gguf:
         _fail(MAGIC, "magic", "GGUF", magic)
     cursor.offset = 4
     version = cursor.u32("version")
+    if version == 3 << 24:
+        _fail(VERSION, "version", "3, little-endian", "3, big-endian")
     if version != 3:
         _fail(VERSION, "version", 3, version)
+    if extent.size < MINIMUM_BYTES:
+        _fail(TRUNCATED, "file length", f"at least {MINIMUM_BYTES}", extent.size)
     tensor_count = cursor.u64("tensor count")
     entry_count = cursor.u64("metadata count")
     _check_count(cursor, entry_count, _MINIMUM_ENTRY, "metadata count")

@@ -4,7 +4,7 @@
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -19,7 +19,7 @@ def in_order(
     items: Iterable[Item],
     threads: int,
     announce: Callable[[Item], object] | None = None,
-) -> Iterator[Answer]:
+) -> Generator[Answer]:
     """Yields `work(item)` for each item, in order, with at most twice as many items in flight as threads.
 
     One thread works in the caller's own, so that a traceback and a profile stay simple. The first exception ends

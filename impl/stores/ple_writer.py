@@ -131,6 +131,7 @@ def check_written_ple(
     only_pages: Collection[int] | None = None,
     *,
     is_structural: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """Raises unless the store is the one that was written.
 
@@ -148,7 +149,7 @@ def check_written_ple(
     if is_structural:
         return
     if only_pages is None:
-        found = store.verify_all()
+        found = store.verify_all(progress=progress)
         if found.findings:
             raise AdmissionError(found.findings[0])
         only_pages = {0, min(1, geometry.page_count - 1), geometry.page_count - 1}
@@ -208,5 +209,5 @@ def _page(geometry: PleGeometry, page: int, encode: EncodeRows) -> bytes:
                 got=f"{memoryview(rows).nbytes} bytes",
             )
         )
-    data = geometry.page_header(page) + bytes(rows)
-    return data.ljust(geometry.page_stride, b"\0")
+    header = geometry.page_header(page)
+    return b"".join((header, rows, bytes(geometry.page_stride - len(header) - wanted)))

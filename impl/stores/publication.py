@@ -48,7 +48,7 @@ DIRECTORY: Final = _step("directory", "The directory reaches the medium before t
 RENAME: Final = _step(
     "rename",
     "The new file takes the place of the target in one step.",
-    "the target is a directory, or exists and may not be replaced",
+    "the target is a directory, pipe or device, or exists and may not be replaced",
 )
 AFTER_COMMIT: Final = _step(
     "after-commit",
@@ -58,6 +58,8 @@ AFTER_COMMIT: Final = _step(
 
 
 _TEMPORARY: Final = re.compile(r"\..*\.assay-[0-9a-f]{12}\.tmp", re.DOTALL)
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+"""What file systems without hard links say, such as exFAT."""
 _CREATIONS: Final = 100
 """Temporary files that other writers' sweeps may take before this one gives up."""
 
@@ -141,6 +143,7 @@ def publish(
         AssayError: whatever `fill` and `verify` raise.
     """
     _check_name(target)
+    _check_replaceable(target, system)
     sweep(target, system)
     draft = _create(target, size, system)
     committed = False
@@ -266,12 +269,24 @@ def _put(draft: Draft, target: Path, identity: Identity, *, replace: bool) -> No
             if replace:
                 draft.system.rename(draft.path, target)
             else:
-                draft.system.link(draft.path, target)  # unlike a rename, never replaces
+                _put_new(draft, target)
         except InterruptedError:
             if _entry(target, draft.system) == identity:
                 break
         else:
             break
+
+
+def _put_new(draft: Draft, target: Path) -> None:
+    """Puts the draft where nothing is. A link never replaces; where there are none, looking first has to do."""
+    try:
+        draft.system.link(draft.path, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if _entry(target, draft.system):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error
+        draft.system.rename(draft.path, target)
 
 
 def _entry(path: Path, system: Filesystem) -> tuple[int, ...]:
@@ -344,6 +359,17 @@ def _check_name(target: Path) -> None:
         is_name = False
     if not is_name or _TEMPORARY.fullmatch(target.name):
         raise _error(CREATE, repr(target.name), "the name of a file, not of a temporary one", target.name)
+
+
+def _check_replaceable(target: Path, system: Filesystem) -> None:
+    """Refuses to take the place of a folder, pipe, socket or device; a link is replaced itself."""
+    try:
+        mode = system.entry(target).st_mode
+    except (OSError, ValueError):
+        return  # nothing there, or nothing that can be asked: creating the draft says why
+    if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+        got = "a folder" if stat.S_ISDIR(mode) else "a pipe, socket or device"
+        raise _error(RENAME, target.name, "a file or nothing at the target", got)
 
 
 def _words(error: Exception) -> str:

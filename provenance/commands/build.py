@@ -5,13 +5,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.provenance.output import emit, emit_json, output_format, say
-from assay.provenance.paths import evidence_directory
+from assay.provenance.paths import checkpoint_directory, evidence_directory
 from assay.provenance.progress import progress_bar
-from assay.spec.errors import AssayError, Finding, usage_error
+from assay.spec.errors import AssayError, Finding, printable, usage_error
 from assay.spec.verdicts import ExitCode
+
+if TYPE_CHECKING:
+    from assay.impl.stores.expert_store import RecordDigests
 
 _SHOWN = 40
 
@@ -20,7 +23,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this command."""
     parser.add_argument(
         "source", nargs="?", type=Path, metavar="SOURCE",
-        help="checkpoint directory, or canonical GGUF of a routed family (1 to 3) to repack",
+        help="checkpoint directory, or canonical GGUF of a routed family (1 to 3) to repack; a plan without one is of the "
+        "real checkpoint's description",
     )  # fmt: skip
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the file to write")
     parser.add_argument(
@@ -41,9 +45,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--codec", metavar="NAME", help="encode experts, such as mlx-affine4; left out, all bits are kept"
     )
     parser.add_argument(
-        "--page-bytes", type=int, metavar="N", help="bytes of a page of rows (default: 16384)"
+        "--page-bytes",
+        type=int,
+        metavar="N",
+        help="bytes of a page of rows: a power of two from 4096 to 16777216 (default: 16384)",
     )
-    parser.add_argument("--force", action="store_true", help="replace an existing file")
+    parser.add_argument(
+        "--force", action="store_true", help="replace an existing file, also one that appears meanwhile"
+    )
+    parser.add_argument("--checkpoint", type=Path, metavar="DIR", help="the real checkpoint's description")
     parser.add_argument(
         "--private", action="store_true", help="build what only the private seam admits; stamps the result"
     )
@@ -53,10 +63,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Builds, plans or repacks; every reason of a refusal is printed."""
     _check_usage(arguments)
     try:
-        if arguments.structural:
-            return _structural(arguments)
         if arguments.dry_run or arguments.check is not None:
             return _dry_run(arguments)
+        _sweep(arguments.output)
+        if arguments.structural:
+            return _structural(arguments)
         if arguments.source is not None and not arguments.source.is_dir():
             return _repack(arguments)
         return _build(arguments)
@@ -68,28 +79,48 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_usage(arguments: argparse.Namespace) -> None:
-    needs_source = not arguments.structural and not arguments.miniature
-    if needs_source and arguments.source is None:
-        raise usage_error("SOURCE", expected="a checkpoint directory or a GGUF file", got="nothing")
-    if not needs_source and arguments.source is not None:
+    """Refuses what a kind of build lacks, and every option that it would pass over in silence."""
+    is_plan = arguments.dry_run or arguments.check is not None
+    is_made = arguments.structural or arguments.miniature
+    if is_made and arguments.source is not None:
         raise usage_error(
-            "SOURCE", expected="nothing beside --structural or --miniature", got=arguments.source
+            "SOURCE", expected="nothing beside --structural or --miniature", got=str(arguments.source)
         )
     if arguments.structural and arguments.miniature:
         raise usage_error("--miniature", expected="one of --structural and --miniature", got="both")
-    is_plan = arguments.dry_run or arguments.check is not None
+    if is_plan and is_made:
+        raise usage_error("--dry-run", expected="a checkpoint directory", got="no source")
+    if is_plan and arguments.source is None:
+        arguments.source = checkpoint_directory(arguments.checkpoint)
+    elif arguments.checkpoint is not None:
+        raise usage_error("--checkpoint", expected="--dry-run or --check without SOURCE", got="neither")
+    if arguments.source is None and not is_made:
+        raise usage_error("SOURCE", expected="a checkpoint directory or a GGUF file", got="nothing")
     if arguments.output is None and not is_plan:
         raise usage_error("-o", expected="the file to write", got="nothing")
-    if is_plan and not needs_source:
-        raise usage_error("--dry-run", expected="a checkpoint directory", got="no source")
+    if arguments.force and arguments.output is None:
+        raise usage_error("--force", expected="-o beside it", got="no -o")
+    is_repack = not is_plan and arguments.source is not None and arguments.source.is_file()
+    what = "a plan" if is_plan else "the structural fixture" if arguments.structural else "a repack"
+    for option, value in (("--codec", arguments.codec), ("--page-bytes", arguments.page_bytes)):
+        if value is not None and (is_plan or arguments.structural or is_repack):
+            raise usage_error(option, expected="a checkpoint that is built", got=what)
+
+
+def _sweep(target: Path) -> None:
+    """Removes what killed builds of this target left, and says so: a build starts over."""
+    from assay.impl.stores.publication import sweep
+
+    for path in sweep(target):
+        say(f"assay: removed {printable(path.name)}, which a killed build of this target left; building anew")
 
 
 def _structural(arguments: argparse.Namespace) -> int:
-    from assay.impl.stores.artifact.build import check_target
     from assay.impl.stores.artifact.structural import write_structural
+    from assay.impl.stores.target import check_target
 
     check_target(arguments.output, (), replace=arguments.force)
-    plan = write_structural(arguments.output)
+    plan = write_structural(arguments.output, replace=arguments.force)
     return _show(
         arguments,
         kind="structural",
@@ -97,22 +128,27 @@ def _structural(arguments: argparse.Namespace) -> int:
         facts={"tensors": len(plan.tensors), "headerBytes": len(plan.head), "payload": "absent"},
         profile_id="qwen4exp-base-v1",
         physical_profile_id="qwen4exp-phase3-fixture-bf16-v1",
+        seam=_seam(arguments),
     )
 
 
 def _dry_run(arguments: argparse.Namespace) -> int:
     from assay.impl.stores.artifact.conversion import compare_report, save_report
     from assay.impl.stores.artifact.origin import dry_run, refuse_public_route
+    from assay.impl.stores.target import check_target
 
+    if arguments.output is not None:
+        sources = arguments.source.iterdir() if arguments.source.is_dir() else ()
+        check_target(arguments.output, sources, replace=arguments.force)
     if not arguments.private:
         refuse_public_route(arguments.source, dry_run=True)
-    report = dry_run(arguments.source)
+    report = dry_run(arguments.source, is_private=arguments.private)
     if arguments.check is not None:
         findings = compare_report(arguments.check, report)
         if findings:
             return _refused(tuple(findings), ExitCode.EVIDENCE)
     if arguments.output is not None:
-        save_report(arguments.output, report)
+        save_report(arguments.output, report, replace=arguments.force)
     if output_format(arguments) == "json":
         emit_json(report)
     else:
@@ -123,7 +159,6 @@ def _dry_run(arguments: argparse.Namespace) -> int:
 def _build(arguments: argparse.Namespace) -> int:
     from assay.impl.stores.artifact.build import PAGE_BYTES, build_artifact
     from assay.impl.stores.artifact.origin import PRIVATE, refuse_public_route
-    from assay.impl.stores.record_digests import save_digests
 
     if not arguments.private:
         if arguments.miniature:
@@ -146,7 +181,7 @@ def _build(arguments: argparse.Namespace) -> int:
             replace=arguments.force,
             progress=show,
         )
-    save_digests(evidence_directory(), built.digests, "build")
+    _keep_digests(built.digests)
     return _show(
         arguments,
         kind="artifact",
@@ -155,16 +190,16 @@ def _build(arguments: argparse.Namespace) -> int:
         physical_profile_id=built.descriptor.physical_profile_id,
         payload_sha256=built.digests.payload_sha256.hex(),
         report=built.report,
-        seam="private",
+        seam=_seam(arguments),
     )
 
 
 def _repack(arguments: argparse.Namespace) -> int:
     from assay.impl.stores.expert_repack import repack
-    from assay.impl.stores.record_digests import save_digests
 
-    made = repack(arguments.source, arguments.output, replace=arguments.force)
-    save_digests(evidence_directory(), made.digests, "build")
+    with _progress(quiet=arguments.quiet) as show:
+        made = repack(arguments.source, arguments.output, replace=arguments.force, progress=show)
+    _keep_digests(made.digests)
     header = made.manifest.header
     return _show(
         arguments,
@@ -177,7 +212,24 @@ def _repack(arguments: argparse.Namespace) -> int:
             "experts": header.expert_count,
             "sourceSha256": header.source_sha256.hex(),
         },
+        seam=_seam(arguments),
     )
+
+
+def _keep_digests(digests: "RecordDigests") -> None:
+    """Keeps the digests of the records for verified reads on this machine; the file is right without them."""
+    from assay.impl.stores.record_digests import save_digests
+
+    try:
+        save_digests(evidence_directory(), digests, "build")
+    except (AssayError, OSError) as error:
+        why = error.finding.line if isinstance(error, AssayError) else error.strerror
+        say(f"assay: the file is in place; the digests of its records could not be kept: {why}")
+
+
+def _seam(arguments: argparse.Namespace) -> str | None:
+    """Returns the stamp: whatever is made with the seam open says so, even if it would have been made without."""
+    return "private" if arguments.private else None
 
 
 def _show(arguments: argparse.Namespace, **fields: Any) -> int:

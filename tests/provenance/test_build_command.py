@@ -106,6 +106,14 @@ def test_an_altered_plan_ends_with_the_code_of_damaged_evidence(
         (["somewhere", "--structural", "-o", "x"], 2, "usage.argument: SOURCE"),
         (["--structural", "--dry-run"], 2, "usage.argument: --dry-run"),
         (["absent", "-o", "x"], 1, "store.file.open: absent"),
+        (["--structural", "-o", "x", "--codec", "bf16"], 2, "usage.argument: --codec"),
+        (["--structural", "-o", "x", "--page-bytes", "4096"], 2, "usage.argument: --page-bytes"),
+        (["--structural", "-o", "x", "--checkpoint", "."], 2, "usage.argument: --checkpoint"),
+        ([".", "--dry-run", "--codec", "bf16"], 2, "usage.argument: --codec"),
+        ([".", "--dry-run", "--page-bytes", "4096"], 2, "usage.argument: --page-bytes"),
+        ([".", "--dry-run", "--force"], 2, "usage.argument: --force"),
+        (["--dry-run", "--checkpoint", "absent"], 2, "usage.argument: checkpoint"),
+        (["--miniature", "--private", "-o", "x", "--page-bytes", "12288"], 1, "build.codec: page bytes"),
         (["--miniature", "--private", "-o", "x", "--codec", "q4_k"], 1, "build.codec: codec"),
     ],
 )
@@ -143,6 +151,134 @@ def test_all_findings_of_a_source_are_printed(capsys: pytest.CaptureFixture[str]
     code, _, said = run(capsys, str(folder), "--private", "-o", "x.gguf")
     assert code == 1
     assert said.count("build.source.shape") > 30
+
+
+def test_a_plan_without_a_source_is_of_the_checkpoint_that_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from assay.provenance.miniature import miniature_checkpoint
+
+    source = miniature_checkpoint()
+    code, document, _ = run(capsys, "--dry-run", "--private", "--checkpoint", str(source))
+    assert (code, document["sourceTensors"]) == (0, 210)
+    monkeypatch.setenv("ASSAY_CHECKPOINT", str(source))
+    assert run(capsys, "--dry-run", "--private") == (0, document, "")
+    code, _, said = run(capsys, "--private", "-o", "x.gguf")  # what is built is always named
+    assert (code, said.startswith("assay: error: usage.argument: SOURCE")) == (2, True)
+
+
+def test_a_plan_replaces_no_file_unasked_and_no_file_of_its_source_ever(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from assay.provenance.miniature import write_miniature
+
+    folder = tmp_path / "source"
+    write_miniature(folder)
+    (tmp_path / "mine").write_text("mine")
+    asked = (str(folder), "--private", "--dry-run", "-o")
+    code, _, said = run(capsys, *asked, "mine")
+    assert (code, said.startswith("assay: error: build.target: mine: expected")) == (1, True)
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert run(capsys, *asked, "mine", "--force")[0] == 0
+    before = (folder / "config.json").read_bytes()
+    code, _, said = run(capsys, *asked, str(folder / "config.json"), "--force")
+    assert (code, "got a file of the source" in said) == (1, True)
+    assert (folder / "config.json").read_bytes() == before
+
+
+def test_whatever_is_made_with_the_seam_open_is_stamped(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    canonical_gguf(tmp_path / "d.gguf", "deepseek4")
+    for arguments in (["--structural"], ["d.gguf"]):
+        assert run(capsys, *arguments, "-o", "x", "--force")[1]["seam"] is None
+        assert run(capsys, *arguments, "-o", "x", "--force", "--private")[1]["seam"] == "private"
+        assert main(["build", "--format", "pretty", *arguments, "-o", "x", "--force", "--private"]) == 0
+        assert "[seam: private]" in capsys.readouterr().out
+
+
+@pytest.mark.checkpoint
+def test_a_plan_of_the_real_checkpoint_is_stamped_when_the_seam_was_open(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(capsys, str(checkpoint), "--dry-run")[1]["seam"] is None
+    assert run(capsys, str(checkpoint), "--dry-run", "--private")[1]["seam"] == "private"
+
+
+@pytest.mark.parametrize("arguments", [["--structural"], ["d.gguf"], ["--miniature", "--private"]])
+def test_what_a_killed_build_left_is_removed_and_told(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    canonical_gguf(tmp_path / "d.gguf", "deepseek4")
+    left = tmp_path / ".x.gguf.assay-0123456789ab.tmp"
+    left.write_bytes(b"half")
+    code, _, said = run(capsys, *arguments, "-o", "x.gguf")
+    assert (code, left.exists()) == (0, False)
+    assert said == f"assay: removed {left.name}, which a killed build of this target left; building anew\n"
+
+
+def test_a_repack_tells_its_steps_to_their_last_byte(tmp_path: Path) -> None:
+    from assay.impl.stores.expert_repack import repack
+
+    canonical_gguf(tmp_path / "d.gguf", "deepseek4")
+    told: dict[str, tuple[int, int]] = {}
+    repack(
+        tmp_path / "d.gguf",
+        tmp_path / "x.gguf",
+        progress=lambda what, done, total: told.update({what: (done, total)}),
+    )
+    assert list(told) == ["hash", "build", "verify", "compare", "hash again"]
+    assert all(done == total > 0 for done, total in told.values())
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [(b"{}", "gguf.magic: odd.gguf: magic: expected GGUF, got b'{}'"),
+     (b"GGUF\3\0\0\0", "gguf.truncated: odd.gguf: file length: expected at least 32, got 8"),
+     (b"GGUF\0\0\0\3" + bytes(24), "gguf.version: odd.gguf: version: expected 3, little-endian, got 3, big-endian")],
+)  # fmt: skip
+def test_a_file_that_is_no_gguf_is_named(
+    data: bytes, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "odd.gguf").write_bytes(data)
+    code, _, err = run(capsys, "odd.gguf", "-o", "x.gguf")
+    assert (code, err.splitlines()[0]) == (1, f"assay: error: {said}")
+
+
+def test_a_native_file_is_not_repacked_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    canonical_gguf(tmp_path / "d.gguf", "deepseek4")
+    run(capsys, "d.gguf", "-o", "native.gguf")
+    code, _, said = run(capsys, "native.gguf", "-o", "again.gguf")
+    assert (code, said.startswith("assay: error: repack.canonical: ds4.expert_major.v2: expected")) == (
+        1,
+        True,
+    )
+
+
+def test_a_build_whose_digests_can_not_be_kept_is_right_all_the_same(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / ".assay").write_text("in the way")
+    canonical_gguf(tmp_path / "d.gguf", "deepseek4")
+    code, document, said = run(capsys, "d.gguf", "-o", "native.gguf")
+    assert (code, document["kind"]) == (0, "repack")
+    assert said.startswith("assay: the file is in place; the digests of its records could not be kept: ")
+
+
+def test_a_shard_that_can_not_be_read_is_blamed_and_its_tensors_are_not(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from assay.provenance.miniature import write_miniature
+
+    folder = tmp_path / "source"
+    write_miniature(folder)
+    shard = next(iter(sorted(folder.glob("*.safetensors"))))
+    shard.write_bytes(b"")
+    code, _, said = run(capsys, str(folder), "--private", "-o", "x.gguf")
+    assert code == 1
+    assert said.splitlines() == [
+        f"assay: error: input.file.empty: {shard.name}: expected a safetensors file, got 0 bytes"
+    ]
 
 
 def test_building_needs_neither_numpy_nor_mlx_unless_it_quantises(tmp_path: Path) -> None:

@@ -62,6 +62,16 @@ def test_what_a_command_line_lacks_is_said(
     assert refusal(capsys, *arguments).startswith(f"assay: error: {line}")
 
 
+@pytest.mark.parametrize("prefix", ["--p", "--priv", "--privat"])
+@pytest.mark.parametrize(
+    "arguments", [["validate", "x"], ["build", "x", "-o", "y"], ["generate", "x", "--ids", "1"]]
+)
+def test_no_shorter_word_opens_the_private_seam(
+    arguments: list[str], prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refusal(capsys, *arguments, prefix).endswith(f"got unrecognized arguments: {prefix}")
+
+
 def literal_codes() -> Iterator[tuple[str, str]]:
     """Yields each code that stands as a literal, or as a module's constant, where a finding is made."""
     root = Path(assay.__file__).parent

@@ -6,9 +6,8 @@ file that nobody opens and that the next build of the same target removes.
 """
 
 import os
-import shutil
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -30,22 +29,28 @@ from assay.impl.stores.artifact.source import EXPERT_DTYPES, GGML_TYPES, ROW_DTY
 from assay.impl.stores.expert_layout import ROLES, Layer, Manifest, Source, plan_manifest
 from assay.impl.stores.expert_store import ExpertStore, RecordDigests
 from assay.impl.stores.expert_writer import check_written_store, fill_expert_store
-from assay.impl.stores.extents import SYSTEM, Extent, Filesystem, StoreFile
+from assay.impl.stores.extents import PIECE_BYTES, SYSTEM, Extent, Filesystem, StoreFile
 from assay.impl.stores.files import file_digest
 from assay.impl.stores.gguf import Entry, read_gguf
 from assay.impl.stores.gguf_writer import Plan, Planned, plan_gguf, write_gguf
+from assay.impl.stores.overlap import in_order
 from assay.impl.stores.ple_layout import PAGE_HEADER_BYTES, PleHeader
 from assay.impl.stores.ple_store import PleStore
 from assay.impl.stores.ple_writer import check_written_ple, fill_ple_store
-from assay.impl.stores.publication import Draft
+from assay.impl.stores.publication import Draft, sweep
 from assay.impl.stores.row_shards import RowShards
+from assay.impl.stores.steps import Progress, Steps
+from assay.impl.stores.target import STAGE, check_space, check_target
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import AdmissionError, Finding
 
-STAGE: Final = "build"
 PAGE_BYTES: Final = 16384
+MOST_PAGE_BYTES: Final = 1 << 24
+"""A page is held whole while it is written."""
 _PAGE: Final = 4096
-_SOURCE = "assay: building artifacts; field note AFN-003 for publication"
+_RUN_BYTES: Final = 1 << 20
+_OVERLAPPED_BYTES: Final = 8 << 20
+"""Below it, starting threads costs more than they save."""
 TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
 BUFFERS: Final = declare(
@@ -62,31 +67,13 @@ CODEC: Final = declare(
     source="ExpertMajor v2, storage formats",
     cause="a codec name of another tool, or float32 experts for a BF16 codec",
 )
-TARGET: Final = declare(
-    "build.target",
-    Authority.PROCESS,
-    "The target doesn't exist, or its replacement was asked for, and it is no file of the source.",
-    source=_SOURCE,
-    cause="a second run",
-    fix="name another file, or say --force",
-)
-SPACE: Final = declare(
-    "build.space",
-    Authority.PROCESS,
-    "The disk of the target has room for the artifact.",
-    source=_SOURCE,
-    cause="a full disk",
-)
 SAME: Final = declare(
     "build.same",
     Authority.RULE,
     "Reopened, the artifact holds the source's bytes, read once more, tensor by tensor.",
-    source=_SOURCE,
+    source="assay: building artifacts; field note AFN-003 for publication",
     cause="a read or a write that lied, or a source that changed while it was read",
 )
-
-Report = Callable[[str, int, int], None]
-"""Told what is being done, how many bytes are done and how many there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +100,7 @@ def build_artifact(
     codec: str | None = None,
     page_bytes: int = PAGE_BYTES,
     replace: bool = False,
-    progress: Report | None = None,
+    progress: Progress | None = None,
     system: Filesystem = SYSTEM,
 ) -> Built:
     """Builds the private artifact of a checkpoint directory.
@@ -123,8 +110,8 @@ def build_artifact(
         target: where the file shall be.
         codec: how experts are encoded; None keeps their type and bits.
         page_bytes: size of a page of rows, a power of two from 4096.
-        replace: whether an existing target may be replaced.
-        progress: told how many bytes are written, then how many are verified.
+        replace: whether an existing target may be replaced, also one that appears while the build runs.
+        progress: told the steps `build`, `verify` and `compare` with their bytes.
         system: the seam for injected faults.
 
     Raises:
@@ -132,13 +119,15 @@ def build_artifact(
         AssayError: build.*, codec.*, ple-store.*, or what verification finds in the reopened file.
         PublicationError: publish.<step>.
     """
+    sweep(target, system)
     origin = read_origin(folder)
     check_target(target, (folder / name for name in origin.layout.names), replace=replace)
-    work = _Work(origin, target, codec, page_bytes, progress or _silent, system)
+    work = _Work(origin, codec, page_bytes, Steps(progress), system)
+    check_space(target, work.plan.file_bytes)
     with ExitStack() as stack:
         work.open(stack)
         work.check_buffers()
-        write_gguf(target, work.plan, work.fill, verify=work.verify, system=system)
+        write_gguf(target, work.plan, work.fill, verify=work.verify, system=system, replace=replace)
     return Built(work.plan, work.descriptor, work.report(), work.digests[0])
 
 
@@ -147,17 +136,16 @@ class _Work:
     """One build, from plan to verified file."""
 
     origin: Origin
-    target: Path
     codec: str | None
     page_bytes: int
-    progress: Report
+    steps: Steps
     system: Filesystem
     extents: dict[str, Extent] = field(default_factory=dict)
     files: list[StoreFile] = field(default_factory=list)
     written: list[Manifest] = field(default_factory=list)
     digests: list[RecordDigests] = field(default_factory=list)
     header: list[PleHeader] = field(default_factory=list)
-    done: int = 0
+    pieces: Iterator[bytes] = field(default_factory=lambda: iter(()))
     artifact: PrivateArtifact = field(init=False)
     descriptor: ArtifactDescriptor = field(init=False)
     manifest: Manifest = field(init=False)
@@ -191,7 +179,6 @@ class _Work:
         ]
         entries = [Entry(key, value) for key, value in self.descriptor.entries.items()]
         self.plan = plan_gguf(entries, planned)
-        _check_space(self.target, self.plan.file_bytes)
 
     def report(self) -> dict[str, Any]:
         """Returns the conversion report."""
@@ -217,6 +204,10 @@ class _Work:
             begin = starts[row.shard] + row.begin
             self.extents[row.name] = opened[row.shard].extent(begin, row.end - row.begin, row.name)
         self.files = list(opened.values())
+        places = list(self._dense_places())
+        self.pieces = stack.enter_context(
+            closing(in_order(self._read_dense, places, _threads(sum(place[2] for place in places))))
+        )
 
     def check_buffers(self) -> None:
         """Compares the hash buffers with what the configuration derives.
@@ -236,16 +227,20 @@ class _Work:
                 raise AdmissionError(Finding.of(BUFFERS, STAGE, row.name, expected=list(values), got=numbers))
 
     def fill(self, draft: Draft, index: int, start: int) -> None:
-        """Writes one tensor."""
+        """Writes one tensor; tensors are asked for in their order."""
+        if index == 0:
+            self.steps.begin("build", self._moved_bytes())
         if index == len(self.descriptor.dense):
-            self.written.append(fill_expert_store(draft, start, self.manifest, self._component))
+            self.written.append(self._fill_experts(draft, start))
         elif index == len(self.descriptor.dense) + 1:
             self.header.append(fill_ple_store(draft, start, self.descriptor.rows, self._rows()))
         else:
-            for piece in self._dense(index):
+            end = start + self.plan.sizes[index]
+            while start < end:
+                piece = next(self.pieces)
                 draft.write(start, piece)
                 start += len(piece)
-                self._advance("build", len(piece))
+                self.steps.advance(len(piece))
 
     def verify(self, extent: Extent) -> None:
         """Judges the reopened file: admission, both stores whole, and every byte against the source read anew.
@@ -253,7 +248,6 @@ class _Work:
         Raises:
             AdmissionError: the first disagreement.
         """
-        self.done = 0
         gguf = read_gguf(extent)
         descriptor, findings = read_private(gguf)
         if descriptor is None:
@@ -264,102 +258,144 @@ class _Work:
         experts, rows = (extent.part(self.plan.starts[at], self.plan.sizes[at], self.plan.tensors[at].name)
                          for at in (-2, -1))  # fmt: skip
         signed = self.written[0]
-        derived = check_written_store(experts, descriptor.family, signed)
+        self.steps.begin("verify", signed.data_bytes + descriptor.rows.payload_bytes)
+        derived = check_written_store(experts, descriptor.family, signed, progress=self.steps.part())
         if derived is not None:
             self.digests.append(derived)
-        check_written_ple(rows, descriptor.rows, self.header[0])
-        for index, one in enumerate(self.descriptor.dense):
-            start = self.plan.starts[index]
-            for piece in self._dense(index):
-                if extent.read(start, len(piece)) != piece:
-                    raise _same(one.name)
-                start += len(piece)
-                self._advance("verify", len(piece))
+        check_written_ple(rows, descriptor.rows, self.header[0], progress=self.steps.part())
+        self.steps.begin("compare", self._moved_bytes())
+        self._compare_dense(extent)
         self._compare_experts(ExpertStore(experts, signed))
         self._compare_rows(PleStore.open(rows, descriptor.rows, table_budget=0))
         for file in self.files:
             file.check_unchanged()
 
+    def _fill_experts(self, draft: Draft, start: int) -> Manifest:
+        """Writes the expert store; quantising overlaps with it, while plain reading would only add threads."""
+        asked = (
+            (layer, role, expert)
+            for layer in self.manifest.layers
+            for expert in range(layer.expert_count)
+            for role in range(len(ROLES))
+        )
+        threads = 1 if self.codec != "mlx-affine4" else _threads(self.manifest.data_bytes)
+        with closing(in_order(lambda one: self._component(*one), asked, threads)) as components:
+
+            def supply(_layer: Layer, _role: int, _expert: int) -> bytes:
+                data = next(components)
+                self.steps.advance(len(data))
+                return data
+
+            return fill_expert_store(draft, start, self.manifest, supply)
+
+    def _compare_dense(self, extent: Extent) -> None:
+        def compare(place: tuple[int, int, int]) -> tuple[int, int, bool]:
+            index, offset, size = place
+            return index, size, extent.read(self.plan.starts[index] + offset, size) == self._read_dense(place)
+
+        places = list(self._dense_places())
+        for index, size, is_same in in_order(compare, places, _threads(sum(place[2] for place in places))):
+            if not is_same:
+                raise _same(self.descriptor.dense[index].name)
+            self.steps.advance(size)
+
     def _compare_experts(self, store: ExpertStore) -> None:
-        for layer in store.manifest.layers:
-            for expert in range(layer.expert_count):
-                record = store.read_record(layer.layer_id, expert)
-                for role, name in enumerate(ROLES):
-                    if record.component(role) != self._component(layer, role, expert, "verify"):
-                        raise _same(f"layer {layer.layer_id} {name} expert {expert}")
+        def compare(place: tuple[Layer, int]) -> tuple[Layer, int, str]:
+            layer, expert = place
+            record = store.read_record(layer.layer_id, expert)
+            for role, name in enumerate(ROLES):
+                if record.component(role) != self._component(layer, role, expert):
+                    return layer, expert, name
+            return layer, expert, ""
+
+        places = ((layer, expert) for layer in self.manifest.layers for expert in range(layer.expert_count))
+        for layer, expert, wrong in in_order(compare, places, _threads(self.manifest.data_bytes)):
+            if wrong:
+                raise _same(_component_words(layer, wrong, expert))
+            self.steps.advance(layer.record_bytes)
 
     def _compare_rows(self, store: PleStore) -> None:
-        encode, geometry = self._rows("verify"), self.descriptor.rows
+        encode, geometry = self._rows(is_told=False), self.descriptor.rows
         size = geometry.codec.row_bytes
         for page in range(geometry.page_count):
             first, count = page * geometry.rows_per_page, geometry.valid_rows(page)
             start = geometry.payload_offset + page * geometry.page_stride + PAGE_HEADER_BYTES
             if store.extent.read(start, count * size) != encode(first, count):
                 raise _same(f"rows {first}..{first + count - 1}")
+            self.steps.advance(count * size)
 
-    def _dense(self, index: int) -> Iterator[bytes]:
+    def _moved_bytes(self) -> int:
+        """Returns the bytes that come from the source."""
+        rows = self.descriptor.rows
+        dense = sum(self.plan.sizes[: len(self.descriptor.dense)])
+        return dense + self.manifest.record_bytes + rows.table.rows * rows.codec.row_bytes
+
+    def _dense_places(self) -> Iterator[tuple[int, int, int]]:
+        """Yields (index, offset, size) of each piece of the dense tensors, in their order."""
+        for index, size in enumerate(self.plan.sizes[: len(self.descriptor.dense)]):
+            for offset in range(0, size, PIECE_BYTES):
+                yield index, offset, min(PIECE_BYTES, size - offset)
+
+    def _read_dense(self, place: tuple[int, int, int]) -> bytes:
+        index, offset, size = place
         row = self.origin.mapping.dense[self.descriptor.dense[index].name]
-        yield from self.extents[row.name].pieces(0, row.end - row.begin)
+        return self.extents[row.name].read(offset, size)
 
-    def _component(self, layer: Layer, role: int, expert: int, what: str = "build") -> bytes:
+    def _component(self, layer: Layer, role: int, expert: int) -> bytes:
         place: Slice = self.origin.mapping.components[layer.layer_id, role, expert]
         data = self.extents[place.tensor].read(place.begin, place.end - place.begin)
-        if self.codec == "mlx-affine4":
-            data = _affine4(data, layer.components[role].dimensions)
-        self._advance(what, len(data))
-        return data
-
-    def _rows(self, what: str = "build") -> Callable[[int, int], bytes]:
-        mapping, geometry = self.origin.mapping, self.descriptor.rows
-        table = RowShards([self.extents[row.name] for row in mapping.parts], geometry.codec.row_bytes)
-
-        def encode(first: int, count: int) -> bytes:
-            data = table.read(first, count)
-            self._advance(what, len(data))
+        if self.codec != "mlx-affine4":
             return data
+        try:
+            return _affine4(data, layer.components[role].dimensions)
+        except ValueError as error:
+            raise _codec("finite values", str(error), _component_words(layer, ROLES[role], expert)) from None
+
+    def _rows(self, *, is_told: bool = True) -> Callable[[int, int], bytes | memoryview]:
+        """Returns what hands over rows: asked for a page at a time, it reads a run of them at once."""
+        mapping, geometry = self.origin.mapping, self.descriptor.rows
+        size = geometry.codec.row_bytes
+        table = RowShards([self.extents[row.name] for row in mapping.parts], size)
+        run, run_first = memoryview(b""), 0
+
+        def encode(first: int, count: int) -> memoryview:
+            nonlocal run, run_first
+            if not run_first <= first <= first + count <= run_first + len(run) // size:
+                rows = min(max(count, _RUN_BYTES // (count * size) * count), table.rows - first)
+                run, run_first = memoryview(table.read(first, rows)), first
+            if is_told:
+                self.steps.advance(count * size)
+            return run[(first - run_first) * size : (first - run_first + count) * size]
 
         return encode
 
-    def _advance(self, what: str, more: int) -> None:
-        self.done += more
-        self.progress(what, self.done, self.plan.file_bytes)
-
     def _physical(self) -> Physical:
         mapping = self.origin.mapping
-        experts = self.codec or EXPERT_DTYPES[mapping.expert_dtype]
+        plain = EXPERT_DTYPES[mapping.expert_dtype]
+        experts = plain if self.codec is None else self.codec
         if experts not in EXPERT_CODECS:
             raise _codec(f"one of {', '.join(EXPERT_CODECS)}", experts)
-        if self.codec not in {None, "mlx-affine4", EXPERT_DTYPES[mapping.expert_dtype]}:
-            raise _codec(
-                f"{EXPERT_DTYPES[mapping.expert_dtype]}, which the source has, or mlx-affine4", experts
-            )
         if experts == "mlx-affine4" and mapping.expert_dtype != "BF16":
             raise _codec("BF16 experts for mlx-affine4", mapping.expert_dtype)
+        if experts not in {plain, "mlx-affine4"}:
+            also = " or mlx-affine4" if plain == "bf16" else ""
+            raise _codec(f"{plain}, which the source has,{also}".rstrip(","), experts)
         rows = ROW_DTYPES[mapping.row_dtype]
-        if self.page_bytes < _PAGE or self.page_bytes & (self.page_bytes - 1):
-            finding = Finding.of(
-                CODEC, STAGE, "page bytes", expected="a power of two from 4096", got=self.page_bytes
-            )
-            raise AdmissionError(finding)
+        if not _PAGE <= self.page_bytes <= MOST_PAGE_BYTES or self.page_bytes & (self.page_bytes - 1):
+            raise _codec(f"a power of two in {_PAGE}..{MOST_PAGE_BYTES}", self.page_bytes, "page bytes")
         # Pages align to 4096 whatever their size: the layout puts the store on the next such boundary, no further.
         row_bytes = self.artifact.rows(Physical(experts, rows, 1, _PAGE)).codec.row_bytes
         fit = (self.page_bytes - PAGE_HEADER_BYTES) // row_bytes
         if fit < 1:
-            finding = Finding.of(
-                CODEC,
-                STAGE,
-                "page bytes",
-                expected=f"a row of {row_bytes} bytes or more",
-                got=self.page_bytes,
-            )
-            raise AdmissionError(finding)
+            raise _codec(f"a row of {row_bytes} bytes or more", self.page_bytes, "page bytes")
         return Physical(experts, rows, min(fit, self.artifact.stores.rows.rows), _PAGE)
 
     def _stated(self) -> Stated:
         digests = []
         for name in TOKENIZER_FILES:
             path = self.origin.folder / name
-            digests.append(file_digest(path, where=name)[0] if path.is_file() else NONE)
+            # A link that leads nowhere, or a pipe, is not an absent file: reading it says what it is.
+            digests.append(file_digest(path, where=name)[0] if os.path.lexists(path) else NONE)
         first, second, third = digests
         inventory = self.origin.inventory
         return Stated(inventory.digest, len(inventory.rows), inventory.total_bytes, (first, second, third))
@@ -372,59 +408,21 @@ def _affine4(data: bytes, dimensions: tuple[int, int, int]) -> bytes:
     from assay.impl.stores.affine4 import encode, from_bf16
 
     width, rows, _ = dimensions
-    values = from_bf16(np.frombuffer(data, dtype="<u2")).reshape(rows, width)
-    try:
-        return encode(values).tobytes()
-    except ValueError as error:
-        raise _codec("finite values", error) from None
+    return encode(from_bf16(np.frombuffer(data, dtype="<u2")).reshape(rows, width)).tobytes()
 
 
-def check_target(target: Path, sources: Iterable[Path], *, replace: bool) -> None:
-    """Refuses a target that exists, unless it may be replaced and is none of the sources.
-
-    Raises:
-        AdmissionError: build.target.
-    """
-    if not target.exists():
-        return
-    expected = "a path that isn't there yet"
-    if not replace:
-        raise AdmissionError(
-            Finding.of(
-                TARGET,
-                STAGE,
-                str(target),
-                expected=expected,
-                got="an existing file",
-                hint="--force replaces it",
-            )
-        )
-    if any(path.exists() and path.samefile(target) for path in sources):
-        raise AdmissionError(
-            Finding.of(TARGET, STAGE, str(target), expected=expected, got="a file of the source")
-        )
+def _threads(size: int) -> int:
+    """Returns how many threads are worth their start for this many bytes."""
+    return 2 if size > _OVERLAPPED_BYTES else 1
 
 
-def _check_space(target: Path, size: int) -> None:
-    folder = target.parent
-    if not folder.is_dir():
-        return  # publication says so
-    free = shutil.disk_usage(folder).free
-    if free < size:
-        raise AdmissionError(
-            Finding.of(
-                SPACE, STAGE, os.fspath(folder), expected=f"{size} bytes free", got=f"{free} bytes free"
-            )
-        )
+def _component_words(layer: Layer, role: str, expert: int) -> str:
+    return f"layer {layer.layer_id} {role} expert {expert}"
 
 
-def _codec(expected: object, got: object) -> AdmissionError:
-    return AdmissionError(Finding.of(CODEC, STAGE, "codec", expected=expected, got=got))
+def _codec(expected: object, got: object, where: str = "codec") -> AdmissionError:
+    return AdmissionError(Finding.of(CODEC, STAGE, where, expected=expected, got=got))
 
 
 def _same(where: str) -> AdmissionError:
     return AdmissionError(Finding.of(SAME, STAGE, where, expected="the source's bytes", got="other bytes"))
-
-
-def _silent(_what: str, _done: int, _total: int) -> None:
-    """Shows nothing."""

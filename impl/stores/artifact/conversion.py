@@ -52,7 +52,7 @@ DRIFT: Final = declare(
     "A kept conversion report is the one that the checkpoint gives today.",
     source="the conversion report",
     cause="another checkpoint, another contract, or another version of the builder",
-    fix="read what differs; if it is meant, make the report again with --dry-run -o",
+    fix="read what differs; if it is meant, make the report again with --dry-run --force -o",
 )
 
 
@@ -116,8 +116,16 @@ def report_bytes(report: Mapping[str, Any]) -> bytes:
     return json.dumps(report, ensure_ascii=False, indent=1).encode("utf-8") + b"\n"
 
 
-def save_report(target: Path, report: Mapping[str, Any], system: Filesystem = SYSTEM) -> None:
+def save_report(
+    target: Path, report: Mapping[str, Any], system: Filesystem = SYSTEM, *, replace: bool = True
+) -> None:
     """Publishes a report, or leaves an old one as it is.
+
+    Args:
+        target: where it shall be.
+        report: the report.
+        system: the seam for injected faults.
+        replace: whether a file that is at `target` at the commit is replaced.
 
     Raises:
         PublicationError: publish.<step>.
@@ -130,7 +138,7 @@ def save_report(target: Path, report: Mapping[str, Any], system: Filesystem = SY
                 Finding.of("publish.verify", "build", target.name, expected="the report", got="other bytes")
             )
 
-    publish(target, len(data), lambda draft: draft.write(0, data), verify, system)
+    publish(target, len(data), lambda draft: draft.write(0, data), verify, system, replace=replace)
 
 
 def compare_report(path: Path, report: Mapping[str, Any]) -> list[Finding]:

@@ -37,7 +37,8 @@ class Geometry:
         sizes: the integers of the configuration, all checked.
         layers: for each layer whether it is a full-attention one.
         ple_layer: runtime layer with the per-layer embedding, from 0.
-        is_tied: whether the output matrix is the embedding, so that it is not stored.
+        is_tied: whether the output matrix is the embedding, so that it is not stored. The top of the configuration
+            says so, in the form with a `text_config` as well: upstream stores a head that only the inner one calls tied.
         has_bias: whether the projections of full attention have biases.
         seed: of the hash.
     """
@@ -75,7 +76,8 @@ def read_geometry(config: Mapping[str, Any]) -> Geometry:
     sizes = {key: _integer(text, key, 1, MOST) for key in _SIZES}
     kinds = text.get("layer_types")
     if not isinstance(kinds, list) or len(kinds) != sizes["num_hidden_layers"]:
-        raise _error("layer_types", f"{sizes['num_hidden_layers']} layers", kinds)
+        got = f"{len(kinds)} layers" if isinstance(kinds, list) else "nothing" if kinds is None else kinds
+        raise _error("layer_types", f"{sizes['num_hidden_layers']} layers", got)
     for number, kind in enumerate(kinds):
         if kind != LINEAR_NAME and kind not in FULL_NAMES:
             raise _error(
@@ -87,14 +89,14 @@ def read_geometry(config: Mapping[str, Any]) -> Geometry:
     if not 1 <= ids[0] <= len(kinds):
         raise _error("ple_layer_ids[0]", f"1..{len(kinds)}", ids[0])
     seed = text.get("seed", SEED)
-    if type(seed) is not int or not 0 <= seed < MOST:
-        raise _error("seed", "an unsigned integer", seed)
+    if type(seed) is not int or not 0 <= seed < 1 << 32:
+        raise _error("seed", f"an integer in 0..{(1 << 32) - 1}", seed)
     layers = tuple(kind in FULL_NAMES for kind in kinds)
     return Geometry(
         sizes,
         layers,
         ids[0] - 1,
-        text.get("tie_word_embeddings") is True,
+        config.get("tie_word_embeddings") is True,
         text.get("attention_bias") is True,
         seed,
     )

@@ -11,7 +11,7 @@ from typing import Any, Final
 from assay.impl.stores.artifact.conversion import conversion_report
 from assay.impl.stores.artifact.geometry import read_geometry, text_of
 from assay.impl.stores.artifact.private import PrivateArtifact
-from assay.impl.stores.artifact.source import SourceMap, map_source
+from assay.impl.stores.artifact.source import MISSING, SourceMap, artifact_name, map_source
 from assay.impl.stores.config_fields import judge_config, judge_family, nearest_profile
 from assay.impl.stores.contract_inventory import judge_inventory
 from assay.impl.stores.expert_layout import ROLES
@@ -88,10 +88,12 @@ def read_origin(folder: Path, *, needs_payload: bool = True, contract: Contract 
     """
     layout = read_layout(folder)
     findings = [one for stage in ("config", "index", "headers") for one in layout.found(stage)[0]]
-    inventory, doubles = gather_inventory(layout.index, layout.headers)
+    inventory, doubles = gather_inventory(
+        layout.index, layout.headers, (*layout.absent_shards, *layout.unread_shards)
+    )
     findings += doubles
     absent = [*layout.found("config")[1], *layout.found("index")[1]]
-    if needs_payload or not layout.headers:
+    if needs_payload or not layout.headers or (layout.absent_shards and layout.header_set is None):
         absent += layout.found("headers")[1]
     if absent or layout.config is None:
         raise BuildRefusedError([*findings, *absent])
@@ -99,9 +101,7 @@ def read_origin(folder: Path, *, needs_payload: bool = True, contract: Contract 
         geometry = read_geometry(layout.config)
         rows = private_stores(text_of(layout.config)).rows
     except ContractError as error:
-        raise BuildRefusedError(
-            [*findings, *judge_family(layout.config, load_profile(PUBLIC)), error.finding]
-        ) from error
+        raise BuildRefusedError([*findings, *_of_another_family(layout.config), error.finding]) from error
     mapping = map_source(inventory.rows, geometry, rows.width, rows.rows)
     public = nearest_profile(layout.config)
     is_public = public.visibility == "public" and _is_published(layout.config, public)
@@ -111,7 +111,7 @@ def read_origin(folder: Path, *, needs_payload: bool = True, contract: Contract 
         findings += judge_config(layout.config, judged)
         findings += judge_hash(layout.config, judged)
         findings += judge_inventory(inventory, judged, is_complete=not layout.absent_shards)
-    findings += mapping.findings
+    findings += [one for one in mapping.findings if not _follows(one, layout)]
     if findings:
         raise BuildRefusedError(findings)
     return Origin(folder, layout, layout.config, inventory, mapping, public if is_public else None)
@@ -144,12 +144,13 @@ def refuse_public_route(folder: Path, *, dry_run: bool) -> None:
     )  # fmt: skip
 
 
-def dry_run(folder: Path, *, contract: Contract | None = None) -> dict[str, Any]:
+def dry_run(folder: Path, *, contract: Contract | None = None, is_private: bool = False) -> dict[str, Any]:
     """Returns the conversion report of a checkpoint, from its description alone.
 
     Args:
         folder: the directory; shards may be absent when a header set stands in for them.
         contract: the public contract; the packaged one when left out.
+        is_private: whether the private seam was asked for, which stamps the report of any checkpoint.
 
     Raises:
         BuildRefusedError: with every finding.
@@ -169,8 +170,24 @@ def dry_run(folder: Path, *, contract: Contract | None = None) -> dict[str, Any]
         inventory_sha256=origin.inventory.digest,
         contract_sha256=canonical_digest(profile_document(PUBLIC)) if is_public else None,
         components=layers * len(ROLES),
-        is_private=not is_public,
+        is_private=is_private or not is_public,
     )
+
+
+def _of_another_family(config: Mapping[str, Any]) -> list[Finding]:
+    """Says that a configuration is of another family, if it is; a text-only one of this family is not."""
+    public = load_profile(PUBLIC)
+    if config.get("model_type") in {public.identity.model_type, public.identity.text_model_type}:
+        return []
+    return judge_family(dict(config), public)
+
+
+def _follows(finding: Finding, layout: Layout) -> bool:
+    """Says whether a tensor is missed only because its header couldn't be read, which has been said."""
+    if finding.code != MISSING:
+        return False
+    unread = {artifact_name(name) for header in layout.headers.values() for name in header.unread}
+    return bool(layout.unread_shards) or finding.where in unread
 
 
 def _is_published(config: Mapping[str, Any], public: Contract) -> bool:

@@ -62,8 +62,13 @@ def plan_structural(descriptor: ArtifactDescriptor | None = None) -> tuple[Plan,
     return plan_gguf([Entry(key, value) for key, value in wanted.entries.items()], planned), manifest
 
 
-def write_structural(target: Path, system: Filesystem = SYSTEM) -> Plan:
+def write_structural(target: Path, system: Filesystem = SYSTEM, *, replace: bool = True) -> Plan:
     """Publishes the fixture at `target`, or leaves everything as it was.
+
+    Args:
+        target: where it shall be.
+        system: the seam for injected faults.
+        replace: whether a file that is at `target` at the commit is replaced.
 
     Raises:
         AdmissionError: artifact.structural.sparse, when the disk keeps no holes, or what verification finds.
@@ -90,5 +95,5 @@ def write_structural(target: Path, system: Filesystem = SYSTEM) -> Plan:
                 Finding.of(SPARSE, "build", str(target), expected=f"at most {MOST_ALLOCATED}", got=allocated)
             )
 
-    write_gguf(target, plan, fill, verify=verify, system=system)
+    write_gguf(target, plan, fill, verify=verify, system=system, replace=replace)
     return plan

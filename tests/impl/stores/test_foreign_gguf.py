@@ -150,7 +150,7 @@ def test_the_parts_of_a_split_conversion_are_judged_together(tmp_path: Path) -> 
 
 
 def test_a_file_without_an_architecture_leaves_every_area_open(tmp_path: Path) -> None:
-    (tmp_path / "model.gguf").write_bytes(b"GGUF\x03\0\0\0" + bytes(16))
+    (tmp_path / "model.gguf").write_bytes(b"GGUF\x03\0\0\0" + bytes(24))
     judgement, faults = told(tmp_path)
     assert faults == []
     assert {area for area, verdict in judgement.areas.items() if verdict == "inconclusive"} == {

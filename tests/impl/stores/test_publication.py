@@ -258,6 +258,34 @@ def test_a_file_that_appears_before_the_commit_is_not_replaced_unless_asked(tmp_
     assert StoreObserver(tmp_path).names() == {"x", "y"}
 
 
+@pytest.mark.parametrize("number", ["EPERM", "EOPNOTSUPP", "ENOSYS", "EMLINK"])
+def test_where_there_are_no_hard_links_a_new_file_is_renamed_into_place(tmp_path: Path, number: str) -> None:
+    system = FaultySystem(Fault("link", -1, f"error:{number}"))
+    publish(tmp_path / "x", 10, lambda _: None, lambda _: None, system, replace=False)
+    assert StoreObserver(tmp_path).names() == {"x"}
+
+
+def test_where_there_are_no_hard_links_a_file_that_came_meanwhile_stays(tmp_path: Path) -> None:
+    target = tmp_path / "x"
+    system = FaultySystem(Fault("link", -1, "error:EPERM"))
+    with pytest.raises(PublicationError) as caught:
+        publish(
+            target, 10, lambda _: None, lambda _: target.write_bytes(b"theirs"), system, replace=False
+        )  # fmt: skip
+    assert (caught.value.finding.code, caught.value.finding.got) == ("publish.rename", "File exists")
+    assert StoreObserver(tmp_path).data("x") == b"theirs"
+    assert StoreObserver(tmp_path).names() == {"x"}
+
+
+def test_a_pipe_in_the_place_of_the_target_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x")
+    with pytest.raises(PublicationError) as caught:
+        publish(tmp_path / "x", 10, lambda _: None, lambda _: None)
+    assert (caught.value.finding.code, caught.value.finding.where) == ("publish.rename", "x")
+    assert (tmp_path / "x").is_fifo()
+    assert StoreObserver(tmp_path).names() == {"x"}
+
+
 @pytest.mark.parametrize("kind", ["lie", "error:EACCES", "late:EIO"])
 def test_a_faulty_link_is_told_from_one_that_took_effect(tmp_path: Path, kind: str) -> None:
     with pytest.raises(PublicationError) as caught:

@@ -1,7 +1,9 @@
 """Building: every byte of the source in its one place, in every spelling, and never a wrong file."""
 
 import os
+import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -10,17 +12,27 @@ from pathlib import Path
 
 import pytest
 
-from assay.impl.stores.artifact import build as build_module
+from assay.impl.stores import target as target_module
 from assay.impl.stores.artifact.build import Built, build_artifact
+from assay.impl.stores.artifact.geometry import dense_shapes, read_geometry
 from assay.impl.stores.artifact.judge import judge_gguf_path
 from assay.impl.stores.artifact.opened import Artifact, NotAdmittedError
 from assay.impl.stores.artifact.origin import BuildRefusedError
 from assay.impl.stores.checkpoint_reader import CheckpointReader
 from assay.impl.stores.checkpoint_writer import PlannedTensor
 from assay.impl.stores.extents import Filesystem
-from assay.impl.stores.publication import PublicationError
-from assay.mutations.store_faults import Fault, PublicationContract
+from assay.impl.stores.publication import PublicationError, sweep
+from assay.mutations.store_faults import (
+    MUTATING,
+    DyingSystem,
+    Fault,
+    FaultySystem,
+    KilledError,
+    PublicationContract,
+    StoreObserver,
+)
 from assay.provenance.benchmarks.artifact import _write_source
+from assay.provenance.captures.geometries import GEOMETRIES
 from assay.spec.errors import AdmissionError, AssayError
 from assay.spec.judgement import JudgeOptions
 from assay.spec.verdicts import Verdict
@@ -168,7 +180,14 @@ def test_without_a_codec_no_bit_is_quantised_and_with_one_the_file_says_so(
 
 @pytest.mark.parametrize(
     ("dtype", "codec", "got"),
-    [("F32", "mlx-affine4", "F32"), ("F32", "bf16", "bf16"), ("BF16", "q4_k", "q4_k")],
+    [
+        ("F32", "mlx-affine4", "F32"),
+        ("F32", "bf16", "bf16"),
+        ("BF16", "f32", "f32"),
+        ("BF16", "q4_k", "q4_k"),
+        ("BF16", "", "''"),
+        ("BF16", "MLX-AFFINE4", "MLX-AFFINE4"),
+    ],
 )
 def test_a_codec_that_would_change_values_unasked_is_refused(
     dtype: str, codec: str, got: str, tmp_path: Path
@@ -188,7 +207,7 @@ def test_a_codec_whose_groups_do_not_cover_a_row_is_refused_with_the_numbers(tmp
     assert (caught.value.finding.code, caught.value.finding.where) == ("codec.blocks.cover", "layer 0 gate")
 
 
-@pytest.mark.parametrize("page_bytes", [0, 4095, 12288])
+@pytest.mark.parametrize("page_bytes", [-4096, 0, 4095, 12288, 1 << 25])
 def test_a_page_size_that_is_no_power_of_two_is_refused(
     miniature: Path, page_bytes: int, tmp_path: Path
 ) -> None:
@@ -313,7 +332,7 @@ def test_a_full_disk_is_said_before_anything_is_written(
     class Full:
         free = 1000
 
-    monkeypatch.setattr(build_module.shutil, "disk_usage", lambda _: Full())
+    monkeypatch.setattr(target_module.shutil, "disk_usage", lambda _: Full())
     with pytest.raises(AdmissionError) as caught:
         build_artifact(miniature, tmp_path / "x.gguf")
     assert (caught.value.finding.code, caught.value.finding.got) == ("build.space", "1000 bytes free")
@@ -365,6 +384,170 @@ def test_no_fault_leaves_a_wrong_or_half_file(call: str, small: Path, tmp_path: 
             contract.judge_fault(tmp_path, Fault(call, nth, kind), right, b"the old file")
 
 
+@pytest.mark.parametrize("is_replacing", [True, False])
+def test_a_kill_at_any_step_leaves_the_old_file_or_the_new_one(
+    is_replacing: bool, small: Path, tmp_path: Path
+) -> None:
+    """Dies before every call that changes the disk and before some of the others; before the next is after this one."""
+    target, seen = tmp_path / "small.gguf", StoreObserver(tmp_path)
+    clean = FaultySystem()
+    build_artifact(small, target, replace=True, system=clean)
+    right = seen.data("small.gguf")
+    if not is_replacing:
+        target.unlink()
+        clean = FaultySystem()
+        build_artifact(small, target, system=clean)
+    calls = clean.calls
+    commit = calls.index("rename" if is_replacing else "link")
+    steps = [nth for nth, call in enumerate(calls) if call in MUTATING or nth % 24 == 0 or nth > commit - 3]
+    assert len(steps) > 150
+    old = {"small.gguf": b"the old file"} if is_replacing else {}
+    for nth in steps:
+        target.unlink(missing_ok=True)
+        for name, data in old.items():
+            (tmp_path / name).write_bytes(data)
+        with pytest.raises(KilledError):
+            build_artifact(small, target, replace=is_replacing, system=DyingSystem(nth))
+        wanted = {"small.gguf": right} if nth > commit else old
+        assert {name: seen.data(name) for name in seen.names() if name[0] != "."} == wanted, (nth, calls[nth])
+        assert len(seen.names()) - len(wanted) <= 1, (nth, calls[nth])
+        sweep(target)
+        assert seen.names() == set(wanted), (nth, calls[nth])
+    build_artifact(small, target, replace=True)
+    assert (seen.names(), seen.data("small.gguf")) == ({"small.gguf"}, right)
+
+
+def test_a_file_that_appears_while_a_build_runs_is_not_replaced_unasked(small: Path, tmp_path: Path) -> None:
+    target = tmp_path / "small.gguf"
+
+    def told(what: str, done: int, total: int) -> None:
+        if (what, done) == ("compare", total):
+            target.write_bytes(b"another build's")
+
+    with pytest.raises(PublicationError) as caught:
+        build_artifact(small, target, progress=told)
+    assert (caught.value.finding.code, caught.value.finding.got) == ("publish.rename", "File exists")
+    assert StoreObserver(tmp_path).names() == {"small.gguf"}
+    assert target.read_bytes() == b"another build's"
+
+
+def test_every_step_is_told_to_its_last_byte(small: Path, tmp_path: Path) -> None:
+    told: dict[str, list[tuple[int, int]]] = {}
+    build_artifact(
+        small, tmp_path / "x.gguf", progress=lambda what, done, total: told.setdefault(what, []).append((done, total))
+    )  # fmt: skip
+    assert list(told) == ["build", "verify", "compare"]
+    assert all(steps[0][0] == 0 and steps[-1][0] == steps[-1][1] > 0 for steps in told.values())
+    assert all(steps == sorted(steps) for steps in told.values())
+
+
+def test_what_a_killed_build_left_does_not_count_as_a_full_disk(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = tmp_path / ".small.gguf.assay-0123456789ab.tmp"
+    left.write_bytes(b"half")
+
+    class Usage:
+        free = property(lambda _: 0 if left.exists() else 1 << 40)
+
+    monkeypatch.setattr(target_module.shutil, "disk_usage", lambda _: Usage())
+    build_artifact(small, tmp_path / "small.gguf")
+    assert StoreObserver(tmp_path).names() == {"small.gguf"}
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder", "socket"])
+def test_only_a_file_is_ever_replaced(kind: str, small: Path, tmp_path: Path) -> None:
+    target = tmp_path / "x"
+    if kind == "fifo":
+        os.mkfifo(target)
+    elif kind == "folder":
+        target.mkdir()
+    else:
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(str(target))
+    before = target.lstat()
+    with pytest.raises(AdmissionError) as caught:
+        build_artifact(small, target, replace=True)
+    words = "a folder" if kind == "folder" else "a pipe, socket or device"
+    assert (caught.value.finding.code, caught.value.finding.got) == ("build.target", words)
+    assert target.lstat() == before
+
+
+def test_a_link_that_leads_nowhere_is_not_replaced_unasked(small: Path, tmp_path: Path) -> None:
+    target = tmp_path / "x.gguf"
+    target.symlink_to("nowhere")
+    with pytest.raises(AdmissionError) as caught:
+        build_artifact(small, target)
+    assert (caught.value.finding.code, caught.value.finding.where) == ("build.target", str(target))
+    assert target.is_symlink()
+
+
+def test_replacing_a_link_leaves_what_it_leads_to(small: Path, tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_bytes(b"theirs")
+    target = tmp_path / "x.gguf"
+    target.symlink_to("theirs")
+    build_artifact(small, target, replace=True)
+    assert ((tmp_path / "theirs").read_bytes(), target.is_symlink()) == (b"theirs", False)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder", "dangling"])
+def test_a_tokenizer_that_can_not_be_read_is_not_taken_for_none(kind: str, tmp_path: Path) -> None:
+    folder = write_small(tmp_path / "source")
+    path = folder / "tokenizer.json"
+    code = {
+        "fifo": "input.file.irregular",
+        "folder": "input.file.directory",
+        "dangling": "input.file.missing",
+    }
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("nowhere")
+    with pytest.raises(AssayError) as caught:
+        build_artifact(folder, tmp_path / "x.gguf")
+    assert (caught.value.finding.code, caught.value.finding.where) == (code[kind], "tokenizer.json")
+    assert not (tmp_path / "x.gguf").exists()
+
+
+def test_a_value_that_a_codec_can_not_hold_is_named_by_its_component(miniature: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "source"
+    shutil.copytree(miniature, folder)
+    row = CheckpointReader.open(folder).rows[f"{LAYERS}2.mlp.experts.down_proj"]
+    path = folder / row.shard
+    with path.open("r+b") as file:
+        head = 8 + struct.unpack("<Q", file.read(8))[0]
+        file.seek(head + row.begin + 5 * 64 * 64 * 2)  # the sixth of 16 experts of 64 x 64 BF16 values
+        file.write(b"\xc0\x7f")
+    with pytest.raises(AdmissionError) as caught:
+        build_artifact(folder, tmp_path / "x.gguf", codec="mlx-affine4")
+    assert (caught.value.finding.code, caught.value.finding.where) == ("build.codec", "layer 2 down expert 5")
+    assert os.listdir(tmp_path) == ["source"]  # noqa: PTH208 - the system's own call
+
+
+def test_what_is_not_finite_keeps_its_bits_without_a_codec(tmp_path: Path) -> None:
+    folder = write_small(tmp_path / "source")
+    name = f"{LAYERS}2.mlp.gate.weight"
+    row = CheckpointReader.open(folder).rows[name]
+    path = folder / row.shard
+    with path.open("r+b") as file:
+        head = 8 + struct.unpack("<Q", file.read(8))[0]
+        file.seek(head + row.begin)
+        file.write(struct.pack("<II", 0x7FA00001, 0xFF800000))  # a signalling NaN, minus infinity
+    build_artifact(folder, tmp_path / "x.gguf")
+    with Artifact.open(tmp_path / "x.gguf", is_private=True) as artifact:
+        assert artifact.dense(name)[2].read(0, 8) == struct.pack("<II", 0x7FA00001, 0xFF800000)
+
+
+@pytest.mark.parametrize(("at_top", "in_text"), [(True, False), (False, True), (True, True), (False, False)])
+def test_the_top_of_a_configuration_decides_whether_the_head_is_stored(at_top: bool, in_text: bool) -> None:
+    """As upstream saves them: a head that only the inner object calls tied is stored, one that the top does is not."""
+    text = {**GEOMETRIES["small"], "tie_word_embeddings": in_text}
+    shapes = dense_shapes(read_geometry({"tie_word_embeddings": at_top, "text_config": text}))
+    assert ("lm_head.weight" in shapes) is not at_top
+
+
 # Code and not a function of this module: an interpreter of its own can't import tests.
 BUILD_SLOWLY = """
 import sys, time
@@ -380,8 +563,12 @@ build_artifact(Path(sys.argv[1]), Path(sys.argv[2]), replace=True, progress=told
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", [("build", 1), ("build", 250_000), ("verify", 1), ("verify", 250_000)])
-def test_a_kill_at_any_moment_loses_nothing(moment: tuple[str, int], small: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "moment", [("build", 1), ("build", 250_000), ("verify", 1), ("compare", 1), ("compare", 250_000)]
+)
+def test_a_true_kill_leaves_the_old_file_and_the_next_build_cleans_up(
+    moment: tuple[str, int], small: Path, tmp_path: Path
+) -> None:
     target = tmp_path / "small.gguf"
     target.write_bytes(b"the old file")
     child = subprocess.Popen(

@@ -127,15 +127,15 @@ def test_a_source_that_reads_otherwise_the_second_time_is_not_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = write_small(tmp_path / "source")
-    real = build_module._Work._dense
+    real = build_module._Work._read_dense
     reads: list[int] = []
 
-    def other(work: object, index: int) -> object:
-        reads.append(index)
-        for piece in real(work, index):  # type: ignore[arg-type]
-            yield bytes(len(piece)) if reads.count(index) > 1 and index == 5 else piece
+    def other(work: object, place: tuple[int, int, int]) -> bytes:
+        reads.append(place[0])
+        data = real(work, place)  # type: ignore[arg-type]
+        return bytes(len(data)) if reads.count(place[0]) > 1 and place[0] == 5 else data
 
-    monkeypatch.setattr(build_module._Work, "_dense", other)
+    monkeypatch.setattr(build_module._Work, "_read_dense", other)
     with pytest.raises(AdmissionError) as caught:
         build_artifact(source, tmp_path / "x.gguf")
     sixth = "model.language_model.layers.0.attn_hyper_connection.block_inject_weight.weight"

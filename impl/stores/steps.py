@@ -1,0 +1,41 @@
+"""Progress of long work in steps: what is being done, how many bytes of the step are done and how many it has."""
+
+from collections.abc import Callable
+
+Progress = Callable[[str, int, int], None]
+"""Told the step, its bytes done and its bytes in all."""
+
+
+class Steps:
+    """Adds up the advances of one step after another for a display; without one, nothing happens.
+
+    Only one thread may advance: workers hand their answers over first.
+    """
+
+    def __init__(self, progress: Progress | None = None) -> None:
+        self._progress = progress
+        self._name = ""
+        self._done = 0
+        self._total = 0
+
+    def begin(self, name: str, total: int) -> None:
+        """Begins the next step, of `total` bytes."""
+        self._name, self._done, self._total = name, 0, total
+        self.advance(0)
+
+    def advance(self, more: int) -> None:
+        """Adds bytes to the step."""
+        self._done += more
+        if self._progress is not None:
+            self._progress(self._name, self._done, self._total)
+
+    def part(self) -> Callable[[int, int], None]:
+        """Returns what takes the progress of a part of the step: its bytes done so far, and in all."""
+        last = 0
+
+        def progress(done: int, _total: int) -> None:
+            nonlocal last
+            self.advance(done - last)
+            last = done
+
+        return progress
