@@ -185,7 +185,7 @@ class Witness:
 
     def promote(self, ticket: Ticket, priority: Priority, deadline_ns: int) -> None:
         """Makes a ticket more urgent."""
-        self.scheduler.promote(ticket, priority, deadline_ns)
+        self.scheduler.promote(ticket, priority, deadline_ns, self.now_ns)
         self.check()
 
     def advance(self, owner: str, generation: int) -> None:

@@ -43,6 +43,8 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.impl.runtime.budget",
     "assay.impl.runtime.cache",
     "assay.impl.runtime.clauses",
+    "assay.impl.runtime.recorder",
+    "assay.impl.runtime.trace_clauses",
     "assay.impl.captures.fixtures",
     "assay.impl.captures.npy",
     "assay.impl.captures.reading",

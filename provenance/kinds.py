@@ -101,6 +101,15 @@ KINDS: Final[tuple[Kind, ...]] = (
         lambda sniff: sniff.head[:8] == b"DS4PLEV1",
     ),
     Kind(
+        "trace",
+        "trace of a streaming run",
+        "assay.impl.runtime.trace_judge:judge_trace",
+        lambda sniff: (
+            sniff.head[:1] == b"{"
+            and b'"schema":"assay.trace/' in sniff.head.split(b"\n", 1)[0].replace(b" ", b"")
+        ),
+    ),
+    Kind(
         "evidence",
         "evidence folder, evidence record, run folder or run log",
         "assay.provenance.evidence.judge:judge_evidence",

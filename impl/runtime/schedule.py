@@ -49,11 +49,21 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that happened to a ticket, for whoever waits for it or records it."""
+    """Something that happened to a ticket, for whoever waits for it or records it.
+
+    Attributes:
+        ticket: the ticket, as it is now.
+        what: `issued`, `joined`, `promoted`, `reading`, `part`, or the state that it has reached.
+        now_ns: when.
+        leases: live tickets that share its fetch now, this one included if it is live.
+        arrived_parts: leading parts that have arrived.
+    """
 
     ticket: Ticket
     what: str
     now_ns: int
+    leases: int = 0
+    arrived_parts: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -187,7 +197,7 @@ class Scheduler:
             for ticket in fetch.tickets:
                 if ticket.arrived_parts != prefix:
                     ticket.arrived_parts = prefix
-                    self.changes.append(Change(ticket, "part", now_ns))
+                    self._changed(ticket, "part", now_ns)
             if len(fetch.arrived) == len(fetch.request.parts):
                 return fetch  # stays counted as under way until it was judged
         self._settle(fetch)
@@ -211,13 +221,14 @@ class Scheduler:
         """Notes that somebody uses the bytes of a live ticket, so that a prediction is not evicted."""
         self._pinned.add(ticket.id)
 
-    def promote(self, ticket: Ticket, priority: Priority, deadline_ns: int) -> None:
+    def promote(self, ticket: Ticket, priority: Priority, deadline_ns: int, now_ns: int) -> None:
         """Makes a live ticket more urgent, never less."""
-        if not ticket.is_live:
+        wanted = min(ticket.priority, priority), min(ticket.deadline_ns, deadline_ns)
+        if not ticket.is_live or wanted == (ticket.priority, ticket.deadline_ns):
             return
-        ticket.priority = min(ticket.priority, priority)
-        ticket.deadline_ns = min(ticket.deadline_ns, deadline_ns)
+        ticket.priority, ticket.deadline_ns = wanted
         self._reconsider(self._by_id[ticket.fetch])
+        self._changed(ticket, "promoted", now_ns)
 
     def cancel(self, ticket: Ticket, now_ns: int) -> bool:
         """Withdraws a live ticket; says whether it was live."""
@@ -318,7 +329,7 @@ class Scheduler:
             request.deadline_ns,
             issued_ns=now_ns,
         )
-        self.changes.append(Change(ticket, "issued", now_ns))
+        self._changed(ticket, "issued", now_ns)
         state = self._lanes[request.lane]
         if request.generation < self._generations.get(request.owner, request.generation):
             return self._refused(ticket, State.CANCELLED, STALE, now_ns)
@@ -342,7 +353,7 @@ class Scheduler:
         self._owners.setdefault(request.owner, {})[ticket.id] = ticket
         self._reconsider(fetch)
         if ticket.was_joined:
-            self.changes.append(Change(ticket, "joined", now_ns))
+            self._changed(ticket, "joined", now_ns)
             ticket.arrived_parts = max(one.arrived_parts for one in fetch.tickets)
         if fetch.is_ready:
             self._publish(ticket, now_ns)
@@ -418,7 +429,7 @@ class Scheduler:
             for ticket in fetch.tickets:
                 ticket.state, ticket.started_ns = State.READING, now_ns
                 ticket.slot, ticket.slot_generation = fetch.slot, fetch.slot_generation
-                self.changes.append(Change(ticket, "reading", now_ns))
+                self._changed(ticket, "reading", now_ns)
         part = fetch.next_part
         before = sum(piece.size for some in fetch.request.parts[:part] for piece in some)
         read = Read(
@@ -436,7 +447,7 @@ class Scheduler:
     def _publish(self, ticket: Ticket, now_ns: int) -> None:
         ticket.state = State.READY
         ticket.completed_ns, ticket.completion = now_ns, self._count("completion")
-        self.changes.append(Change(ticket, "ready", now_ns))
+        self._changed(ticket, "ready", now_ns)
 
     def _fail(self, fetch: Fetch, finding: Finding, now_ns: int) -> None:
         for ticket in list(fetch.tickets):
@@ -460,7 +471,7 @@ class Scheduler:
         fetch = self._by_id[ticket.fetch]
         fetch.tickets.remove(ticket)
         self._lanes[ticket.request.lane].tickets -= 1
-        self.changes.append(Change(ticket, state.value, now_ns))
+        self._changed(ticket, state.value, now_ns)
         if fetch.tickets:
             self._reconsider(fetch)
             return
@@ -517,8 +528,13 @@ class Scheduler:
 
     def _refused(self, ticket: Ticket, state: State, reason: str, now_ns: int) -> Ticket:
         ticket.state, ticket.reason = state, reason
-        self.changes.append(Change(ticket, state.value, now_ns))
+        self._changed(ticket, state.value, now_ns)
         return ticket
+
+    def _changed(self, ticket: Ticket, what: str, now_ns: int) -> None:
+        fetch = self._by_id.get(ticket.fetch)
+        leases = 0 if fetch is None else len(fetch.tickets)
+        self.changes.append(Change(ticket, what, now_ns, leases, ticket.arrived_parts))
 
     def _of(self, lane: Lane) -> list[Fetch]:
         return [one for one in self._fetches.values() if one.request.lane is lane]

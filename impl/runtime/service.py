@@ -30,6 +30,10 @@ class Observer(Protocol):
         """A read ended; `done` is None when it failed."""
         ...
 
+    def advanced(self, owner: str, generation: int, now_ns: int) -> None:
+        """An owner made its older generations stale."""
+        ...
+
     def waited(self, ticket: Ticket, part: int | None, started_ns: int, ended_ns: int) -> None:
         """Somebody waited for a ticket."""
         ...
@@ -146,7 +150,7 @@ class StreamReader:
     def promote(self, ticket: Ticket, priority: Priority, deadline_ns: int) -> None:
         """Makes a live ticket more urgent; less urgent it never becomes."""
         with self._work:
-            self._scheduler.promote(ticket, priority, deadline_ns)
+            self._scheduler.promote(ticket, priority, deadline_ns, self._clock())
             self._told()
 
     def cancel(self, ticket: Ticket) -> bool:
@@ -165,7 +169,10 @@ class StreamReader:
     def advance(self, owner: str, generation: int) -> None:
         """Makes all older generations of an owner stale."""
         with self._work:
-            self._scheduler.advance(owner, generation, self._clock())
+            now = self._clock()
+            if self._observer is not None:
+                self._observer.advanced(owner, generation, now)
+            self._scheduler.advance(owner, generation, now)
             self._told()
 
     def close(self) -> None:
