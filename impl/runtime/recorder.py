@@ -30,7 +30,6 @@ WRITE: Final = declare(
 )  # fmt: skip
 
 _ENDED: Final = frozenset({"failed", "dropped", "cancelled"})
-_COMPLETED: Final = frozenset({"ready", "failed", "dropped"})
 _PAUSE_S: Final = 0.2
 
 
@@ -81,7 +80,7 @@ class Recorder:
         self._note((
             "event", change.now_ns, ticket.id, change.what, ticket.fetch, ticket.slot, ticket.slot_generation,
             change.leases, change.arrived_parts, int(ticket.priority),
-            ticket.completion if change.what in _COMPLETED else -1,
+            change.completion,
             ticket.reason if change.what in _ENDED else "",
         ))  # fmt: skip
 

@@ -57,13 +57,15 @@ class Change:
         now_ns: when.
         leases: live tickets that share its fetch now, this one included if it is live.
         arrived_parts: leading parts that have arrived.
+        completion: number of the completion that this is, or -1.
     """
 
     ticket: Ticket
     what: str
     now_ns: int
-    leases: int = 0
-    arrived_parts: int = 0
+    leases: int
+    arrived_parts: int
+    completion: int = -1
 
 
 @dataclass(slots=True, eq=False)
@@ -447,7 +449,7 @@ class Scheduler:
     def _publish(self, ticket: Ticket, now_ns: int) -> None:
         ticket.state = State.READY
         ticket.completed_ns, ticket.completion = now_ns, self._count("completion")
-        self._changed(ticket, "ready", now_ns)
+        self._changed(ticket, "ready", now_ns, ticket.completion)
 
     def _fail(self, fetch: Fetch, finding: Finding, now_ns: int) -> None:
         for ticket in list(fetch.tickets):
@@ -459,10 +461,11 @@ class Scheduler:
 
     def _end(self, ticket: Ticket, state: State, reason: str, now_ns: int) -> None:
         """Ends a live ticket: the only way out, taken once."""
-        was_ready = ticket.state is State.READY
+        completion = -1
+        if ticket.state is not State.READY and state is not State.CANCELLED:
+            completion = self._count("completion")
+            ticket.completed_ns, ticket.completion = now_ns, completion
         ticket.state, ticket.reason = state, reason
-        if not was_ready and state is not State.CANCELLED:
-            ticket.completed_ns, ticket.completion = now_ns, self._count("completion")
         self._pinned.discard(ticket.id)
         owned = self._owners[ticket.request.owner]
         del owned[ticket.id]
@@ -471,7 +474,7 @@ class Scheduler:
         fetch = self._by_id[ticket.fetch]
         fetch.tickets.remove(ticket)
         self._lanes[ticket.request.lane].tickets -= 1
-        self._changed(ticket, state.value, now_ns)
+        self._changed(ticket, state.value, now_ns, completion)
         if fetch.tickets:
             self._reconsider(fetch)
             return
@@ -531,10 +534,10 @@ class Scheduler:
         self._changed(ticket, state.value, now_ns)
         return ticket
 
-    def _changed(self, ticket: Ticket, what: str, now_ns: int) -> None:
+    def _changed(self, ticket: Ticket, what: str, now_ns: int, completion: int = -1) -> None:
         fetch = self._by_id.get(ticket.fetch)
         leases = 0 if fetch is None else len(fetch.tickets)
-        self.changes.append(Change(ticket, what, now_ns, leases, ticket.arrived_parts))
+        self.changes.append(Change(ticket, what, now_ns, leases, ticket.arrived_parts, completion))
 
     def _of(self, lane: Lane) -> list[Fetch]:
         return [one for one in self._fetches.values() if one.request.lane is lane]
