@@ -124,8 +124,8 @@ MISTAKES: Final = (
          "conv.causal(qkv[start:stop], weights.taps, past.conv, 1, numerics)", "conv.causal(qkv[:rows], weights.taps, past.conv, 1, numerics)", STATE),
     # --- sparse attention
     _one("qsa.gate-before", "query and gate halves are swapped", "qsa.forward", "fused[:, :, 0]", "fused[:, :, 1]"),
-    _one("qsa.no-gate", "the output gate is left out", "qsa.forward",
-         "(attended * numerics.sigmoid(fused[:, :, 1])).reshape(x.shape[0], -1)", "attended.reshape(x.shape[0], -1)"),
+    _one("qsa.no-gate", "the output gate is left out", "qsa._finished",
+         "(attended * numerics.sigmoid(gates)).reshape(attended.shape[0], -1)", "attended.reshape(attended.shape[0], -1)"),
     _one("qsa.index-raw-first", "the raw key stands before the index queries", "qsa.forward",
          "raw = index[start:stop, g.index_heads]", "raw = index[start:stop, 0]"),
     _one("qsa.relu-after", "ReLU comes after the sum over heads", "qsa._choose",

@@ -4,6 +4,7 @@ MLX's Linux wheel brings the reference BLAS, which sums each output by itself. A
 the first import of MLX takes its place; it is fast and chooses a kernel by shape. Nothing here imports MLX at its head.
 """
 
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    import mlx.core as mx
+
     from assay.impl.model.numerics import Numerics
 
 SYMBOL: Final = "cblas_sgemm"
@@ -27,6 +30,9 @@ void cblas_sgemm(int layout, int ta, int tb, int m, int n, int k, float alpha, c
   scipy_cblas_sgemm64_(layout, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 """
+_MALLOPT: Final = ((-8, 1), (-3, 1 << 30), (-1, 1 << 30), (-2, 64 << 20))
+"""glibc's options: one arena for all threads, no mapping of its own for arrays up to a GiB, up to a GiB of freed memory
+kept, and 64 MiB more whenever there is none."""
 _HELD: list[ctypes.CDLL] = []
 
 
@@ -37,6 +43,7 @@ def choose_numerics(*, fast: bool) -> "Numerics":
         fast: whole products with the fastest BLAS that is found; must come before the first import of MLX to find one.
     """
     if fast:
+        keep_freed_memory()
         load_fast_blas()
     from assay.impl.model.numerics import PLAIN, TILE_ROWS, Numerics
 
@@ -83,6 +90,46 @@ def load_fast_blas() -> str | None:
                 1
             )  # the fast mode has two streams; threads of the BLAS beside them wait for each other
     return None if shim is None else os.fspath(shim)
+
+
+def start(*arrays: "mx.array") -> None:
+    """Lets the device begin with arrays while the host goes on; errors come out of a later evaluation."""
+    import mlx.core as mx
+
+    mx.async_eval(*arrays)  # type: ignore[no-untyped-call]  # its signature in MLX's stubs has no types
+
+
+def raise_pending() -> None:
+    """Waits for everything that the device was given, and raises the error of any of it.
+
+    An error of an asynchronous evaluation is kept by MLX and raised by the next evaluation that has something to do,
+    whosever that is; waiting alone does not raise it.
+    """
+    import mlx.core as mx
+
+    mx.synchronize()
+    mx.eval(mx.zeros((1,)) + 1)
+
+
+def settle() -> None:
+    """Waits until the device is idle and drops the errors of a chunk that was given up, so that no later one gets them."""
+    with contextlib.suppress(RuntimeError):
+        raise_pending()
+
+
+def keep_freed_memory() -> bool:
+    """Makes the C library keep what is freed for the next array, and says whether it could; before MLX has threads.
+
+    MLX's CPU allocator has no cache of its own. By default glibc gives a large array back to the system when it is freed
+    and gets zeroed pages for the next one, which takes longer than most operations on it.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    taken = [mallopt(number, value) == 1 for number, value in _MALLOPT]  # every one is asked
+    return all(taken)
 
 
 def _numpy_openblas() -> Path | None:

@@ -11,7 +11,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.impl.model import gdn, moe, ple, qsa, residual, router
+from assay.impl.model import backend, gdn, moe, ple, qsa, residual, router
 from assay.impl.model.clauses import CONTEXT, EVALUATION, TOKENS, refuse
 from assay.impl.model.gdn import GdnWeights
 from assay.impl.model.geometry import Geometry
@@ -124,8 +124,12 @@ class Model:
             logits = self._forward(private, asked, watching, counters, every_logit=every_logit)
             states = private.seal(watching, logits)
         except (RuntimeError, MemoryError) as error:
+            backend.settle()
             text = str(error) or type(error).__name__
             raise refuse(EVALUATION, "chunk", expected="an evaluation without an error", got=text) from error
+        except BaseException:
+            backend.settle()
+            raise
         finally:
             private.close()
             for one in asked.values():
@@ -192,6 +196,7 @@ class Model:
         rows = mx.take(weights.embedding, mx.array(tokens), axis=0).astype(mx.float32)
         rows = trace.stage("embedding", None, rows)
         wide = trace.stage("four_stream_residual", None, mx.tile(rows, (1, g.streams)))
+        checked = 0
         for layer, own in enumerate(weights.layers):
             if own.ple is not None:
                 wide = self._ple(layer, own.ple, asked[layer], wide, private, trace)
@@ -203,6 +208,10 @@ class Model:
             block = moe.forward(read.value, own.moe, routing, numerics, _parts(trace, layer))
             block = trace.stage("routed_shared_moe", layer, block)
             wide = trace.stage("moe_gr_apply", layer, residual.apply(wide, block, _given(read.injection)))
+            backend.start(
+                wide, *trace.scalars[checked:]
+            )  # the device works while the host builds the next layer
+            checked = len(trace.scalars)
         ends = np.cumsum(private.lengths)
         told = wide if every_logit else mx.take(wide, mx.array((ends - 1).astype(np.int32)), axis=0)
         final = residual.read(told, weights.mixer, g.streams, g.eps, numerics)

@@ -1,6 +1,6 @@
 """Routed experts and the shared one. Rows are sorted by expert for many tokens, gathered for few."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -8,6 +8,7 @@ from typing import Final
 import mlx.core as mx
 import numpy as np
 
+from assay.impl.model import backend
 from assay.impl.model.experts import Experts
 from assay.impl.model.numerics import Numerics
 from assay.impl.model.router import Routing
@@ -38,10 +39,10 @@ def forward(x: mx.array, weights: MoeWeights, routing: Routing, numerics: Numeri
     Order: routed outputs are added in rank order, so that a token's sum does not depend on its neighbours.
     Source: facts 2.6; bug report A19 (weights are indexed by rank, never by expert id).
     """
-    outputs = _routed(x, weights.experts, routing.ids, numerics)
-    routed = mx.sum(outputs * routing.weights[:, :, None], axis=1)
     (alone,) = numerics.halves(partial(_shared, weights, numerics), x)
     opened = numerics.linear(x, weights.shared_scale)
+    outputs = _routed(x, weights.experts, routing.ids, numerics, (alone, opened))
+    routed = mx.sum(outputs * routing.weights[:, :, None], axis=1)
     part("routed", routed)
     part("shared", alone)
     part("shared_gate", opened)
@@ -53,8 +54,10 @@ def _shared(weights: MoeWeights, numerics: Numerics, x: mx.array) -> tuple[mx.ar
     return (numerics.linear(inner, weights.shared_down),)
 
 
-def _routed(x: mx.array, experts: Experts, ids: mx.array, numerics: Numerics) -> mx.array:
-    """Returns the output of every chosen expert, [token, rank, hidden]."""
+def _routed(
+    x: mx.array, experts: Experts, ids: mx.array, numerics: Numerics, meanwhile: Sequence[mx.array]
+) -> mx.array:
+    """Returns the output of every chosen expert, [token, rank, hidden]; the device makes `meanwhile` while the host sorts."""
     tokens, used = ids.shape
     rows = numerics.tile_rows or 1
     if tokens < SORTED_FROM:
@@ -64,6 +67,7 @@ def _routed(x: mx.array, experts: Experts, ids: mx.array, numerics: Numerics) ->
         return _expert(source, experts, ids.reshape(-1), numerics)[:, 0].reshape(tokens, used, -1)
     rows = numerics.tile_rows or TILE_ROWS
     mx.eval(ids)  # tiles are cut by the host; NumPy's own conversion would swallow an error of the evaluation
+    backend.start(*meanwhile)
     flat = np.asarray(ids).reshape(-1)
     order = np.argsort(flat, kind="stable")
     counts = np.bincount(flat)

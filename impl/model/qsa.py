@@ -8,6 +8,7 @@ from the sequence's anchor, so padding has no row and a physical place never mat
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import mlx.core as mx
@@ -164,13 +165,11 @@ def forward(
     Source: facts 2.4 and 2.5; AFN-016, AFN-017; bug reports A10 to A12.
     """
     g = geometry
-    queries = _biased(numerics.linear(x, weights.q), weights.q_bias)
-    raw_keys = _biased(numerics.linear(x, weights.k), weights.k_bias)
-    values = _biased(numerics.linear(x, weights.v), weights.v_bias)
+    queries, raw_keys, values, index = numerics.halves(partial(_projected, weights, numerics), x)
     fused = queries.reshape(-1, g.heads, 2, g.head_dim)
     q_normed = norms.rms(fused[:, :, 0], weights.q_gain, g.eps)
     k_normed = norms.rms(raw_keys.reshape(-1, g.kv_heads, g.head_dim), weights.k_gain, g.eps)
-    index = numerics.linear(x, weights.index).reshape(-1, g.index_heads + 1, g.index_dim)
+    index = index.reshape(-1, g.index_heads + 1, g.index_dim)
     index_query = norms.rms(index[:, : g.index_heads], weights.index_q_gain, g.eps)
     parts = (
         ("q_proj", queries), ("k_proj", raw_keys), ("v_proj", values), ("q_norm", q_normed), ("k_norm", k_normed),
@@ -192,11 +191,28 @@ def forward(
         outputs.append(_attend_all(q[start:stop], asked[start:stop], cache, new, g, numerics, watch, shown))
         start = stop
     attended = outputs[0] if len(outputs) == 1 else mx.concatenate(outputs)
-    gated = (attended * numerics.sigmoid(fused[:, :, 1])).reshape(x.shape[0], -1)
+    gated, out = numerics.halves(partial(_finished, weights, numerics), attended, fused[:, :, 1])
     shown.tell(watch.part)
     watch.part("gated", gated)
-    out = numerics.linear(gated, weights.o)
-    return _biased(out, weights.o_bias), gained
+    return out, gained
+
+
+def _projected(weights: QsaWeights, numerics: Numerics, x: mx.array) -> tuple[mx.array, ...]:
+    """Returns queries with their gates, keys, values, and index queries with the raw index key, of each row."""
+    return (
+        _biased(numerics.linear(x, weights.q), weights.q_bias),
+        _biased(numerics.linear(x, weights.k), weights.k_bias),
+        _biased(numerics.linear(x, weights.v), weights.v_bias),
+        numerics.linear(x, weights.index),
+    )
+
+
+def _finished(
+    weights: QsaWeights, numerics: Numerics, attended: mx.array, gates: mx.array
+) -> tuple[mx.array, ...]:
+    """Returns gated attention [row, head * dim], and the block output."""
+    gated = (attended * numerics.sigmoid(gates)).reshape(attended.shape[0], -1)
+    return gated, _biased(numerics.linear(gated, weights.o), weights.o_bias)
 
 
 def select(scores: mx.array, complete: NDArray[np.int32], budget: int, places: int) -> mx.array:

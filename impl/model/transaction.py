@@ -13,7 +13,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.impl.model import columns, router
+from assay.impl.model import backend, columns, router
 from assay.impl.model.clauses import CLOSED, FINITE, refuse
 from assay.impl.model.columns import Column
 from assay.impl.model.gdn import Recurrent
@@ -105,7 +105,7 @@ class Transaction:
         self._require_open("publication")
         scalars = mx.stack(trace.scalars)
         mx.eval([scalars, *self._pending(), *extra])
-        mx.synchronize()
+        backend.raise_pending()
         self._judge_routes()
         self._judge_finite(trace.names, np.asarray(scalars))
         states: list[State] = []
