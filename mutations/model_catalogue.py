@@ -333,8 +333,8 @@ MISTAKES: Final = (
          "columns.released(column, attempt)", "pass", WHOLE),
     _one("transaction.not-cancelled", "a cancellation is not asked for", "trace.Trace.stage",
          "self._is_cancelled is not None and self._is_cancelled()", "False", WHOLE),
-    _one("transaction.numpy-evaluates", "the host converts before the device has evaluated, which loses an error", "moe._routed",
-         "mx.eval(ids)", "pass", WHOLE),
+    _one("transaction.numpy-evaluates", "the host converts before the device has evaluated, which loses an error",
+         "transaction.Transaction.seal", "mx.eval([scalars, *self._pending(), *extra])", "pass", WHOLE),
     # --- the sampler
     _one("sampler.padding", "padding rows can be chosen", "sampler.masked", "values[valid_ids:] = -np.inf", "pass", BOUNDS),
     _one("sampler.grammar", "the grammar is not asked", "sampler.masked", "values[:valid_ids][bits == 0] = -np.inf", "pass", BOUNDS),
