@@ -9,7 +9,7 @@ BENCHMARKS: Final[dict[str, tuple[str, str]]] = {
     ),
     "stores.rows": (
         "assay.provenance.benchmarks.stores_rows",
-        "row store: 16 verified rows of random pages, against SQLite and numpy.memmap",
+        "row store: 16 verified rows of random pages, against LMDB, lance, SQLite and numpy.memmap",
     ),
     "stores.experts": (
         "assay.provenance.benchmarks.stores_experts",

@@ -80,12 +80,13 @@ def _one(name: str, arguments: argparse.Namespace) -> "BenchResult":
     module, title = BENCHMARKS[name]
     if not arguments.quiet:
         say(f"{name}: {title}")
-    measurements, reason, not_measured = [], "", []
+    measurements, reason = [], ""
+    not_measured: list[str] = []
     with tempfile.TemporaryDirectory(prefix="assay-bench-", dir=arguments.dir) as folder, timed() as watch:
         context = BenchContext(Path(folder), arguments.size, arguments.seed, arguments.rounds)
         try:
             benchmark = importlib.import_module(module)
-            not_measured = list(getattr(benchmark, "NOT_MEASURED", ()))
+            not_measured = benchmark.not_measured() if hasattr(benchmark, "not_measured") else []
             measurements = benchmark.run(context)
         except BenchmarkNotRunError as error:
             reason = str(error)
