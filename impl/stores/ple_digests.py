@@ -34,6 +34,10 @@ class DigestTable:
         """Returns the digest of one page, as covered by the manifest digest."""
         raise AssertionError(page)  # pragma: no cover - both kinds override it
 
+    def entries(self, first: int, count: int) -> bytes:
+        """Returns the digests of consecutive pages, one after another; each part of the table is read once."""
+        return b"".join(self.entry(page) for page in range(first, first + count))
+
     def places(self, pages: Sequence[int]) -> list[tuple[int, int]]:
         """Returns the (offset, size) ranges that `entry` will read for these pages."""
         del pages
@@ -50,6 +54,10 @@ class ResidentDigests(DigestTable):
     def entry(self, page: int) -> bytes:
         """Returns the digest of one page."""
         return self._data[DIGEST_BYTES * page : DIGEST_BYTES * page + DIGEST_BYTES]
+
+    def entries(self, first: int, count: int) -> bytes:
+        """Returns the digests of consecutive pages."""
+        return self._data[DIGEST_BYTES * first : DIGEST_BYTES * (first + count)]
 
 
 class SealedDigests(DigestTable):
@@ -86,16 +94,30 @@ class SealedDigests(DigestTable):
         Raises:
             AdmissionError: ple-store.table-changed or store.file.*.
         """
-        part, offset = divmod(DIGEST_BYTES * page, _SEAL_BYTES)
-        ((start, size),) = self.places([page])
-        data = self._extent.read(start, size)
-        seal = self._seals[DIGEST_BYTES * part : DIGEST_BYTES * part + DIGEST_BYTES]
-        found = hashlib.sha256(data).digest()
-        if found != seal:
-            raise AdmissionError(
-                Finding.of(TABLE_CHANGED, STAGE, f"pages[{page}]", expected=seal.hex(), got=found.hex())
-            )
-        return data[offset : offset + DIGEST_BYTES]
+        return self.entries(page, 1)
+
+    def entries(self, first: int, count: int) -> bytes:
+        """Returns the digests of consecutive pages, read again and checked against their seals.
+
+        Raises:
+            AdmissionError: ple-store.table-changed, naming the first page of the changed part that was asked for, or
+                store.file.*.
+        """
+        start, stop = DIGEST_BYTES * first, DIGEST_BYTES * (first + count)
+        begin = start // _SEAL_BYTES * _SEAL_BYTES
+        end = min(-(-stop // _SEAL_BYTES) * _SEAL_BYTES, self._table_bytes)
+        data = self._extent.read(HEADER_BYTES + begin, end - begin)
+        view = memoryview(data)
+        for place in range(begin, end, _SEAL_BYTES):
+            number = place // _SEAL_BYTES
+            seal = self._seals[DIGEST_BYTES * number : DIGEST_BYTES * number + DIGEST_BYTES]
+            found = hashlib.sha256(view[place - begin : place - begin + _SEAL_BYTES]).digest()
+            if found != seal:
+                page = max(first, place // DIGEST_BYTES)
+                raise AdmissionError(
+                    Finding.of(TABLE_CHANGED, STAGE, f"pages[{page}]", expected=seal.hex(), got=found.hex())
+                )
+        return data[start - begin : stop - begin]
 
     def places(self, pages: Sequence[int]) -> list[tuple[int, int]]:
         """Returns the sealed parts that hold the digests of these pages."""

@@ -28,6 +28,7 @@ STAGE: Final = "ple-store"
 HEADER: Final = struct.Struct("<8s4I32s32s32s6IQ2I7Q16I16I32s32s104s")
 PAGE_HEADER: Final = struct.Struct("<8sIIQQ8I")
 MANIFEST_DIGEST: Final = slice(376, 408)
+_PLACE: Final = struct.Struct("<QQI")
 
 _SOURCE = "PLE rows v1, geometry rules; AFN-003"
 
@@ -171,6 +172,22 @@ class PleGeometry:
             self.table.family,
             0,
         )
+
+
+class PageHeaders:
+    """The 64 bytes that start each page, ready to be compared with: all but the place is the same everywhere."""
+
+    def __init__(self, geometry: PleGeometry) -> None:
+        first = geometry.page_header(0)
+        self._head, self._rest = first[:16], first[36:]
+        self._rows = geometry.table.rows
+        self._rows_per_page = geometry.rows_per_page
+
+    def match(self, data: bytes | memoryview, page: int) -> bool:
+        """Says whether `data` starts with the header of a page."""
+        first = page * self._rows_per_page
+        valid = min(self._rows_per_page, self._rows - first)
+        return data[:PAGE_HEADER_BYTES] == self._head + _PLACE.pack(page, first, valid) + self._rest
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,38 +6,39 @@ so that memory is 1/128 of the table and still no entry is trusted that wasn't c
 """
 
 import hashlib
-import struct
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Final
 
 from assay.impl.stores.arguments import bound, integer, numbers, readable, writable
-from assay.impl.stores.extents import PIECE_BYTES, Extent
-from assay.impl.stores.overlap import in_order
+from assay.impl.stores.extents import Extent
 from assay.impl.stores.ple_digests import DigestTable, ResidentDigests, SealedDigests
 from assay.impl.stores.ple_layout import (
     HEADER_BYTES,
     PAGE_HEADER_BYTES,
     STAGE,
+    PageHeaders,
     PleGeometry,
     PleHeader,
     check_geometry,
     unpack_ple_header,
 )
-from assay.impl.stores.ple_processes import PageJudges, PageRange, PageVerdict
 from assay.impl.stores.ple_rules import (
     MANIFEST_DIGEST_CLAUSE,
     PADDING,
-    PAGE_SIZE,
-    PAYLOAD_DIGEST,
     ROW,
     SIZE,
     judge_page,
     judge_ple_header,
     manifest_hash,
+)
+from assay.impl.stores.ple_verify import (
+    PageVerifier,
+    PleVerification,
+    Progress,
+    check_page_size,
+    neighbours,
 )
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import AdmissionError, ContractError, Finding
@@ -49,30 +50,8 @@ BUFFER: Final = declare(
     source="PLE rows v1, read_row",
     cause="a caller with another row size",
 )
-MAX_PAGE_BYTES: Final = 1 << 26
-MAX_FINDINGS: Final = 64
-"""Findings that a verification keeps; the number of bad pages is counted beyond."""
 DEFAULT_TABLE_BUDGET: Final = 1 << 26
-CHECKPOINT_BYTES = 1 << 26
-"""How much a verification reads between two checkpoints."""
 _RUN_BYTES: Final = 1 << 18
-
-
-@dataclass(frozen=True, slots=True)
-class PleVerification:
-    """What `verify_all` found.
-
-    Attributes:
-        findings: up to 64 of them, the payload digest last.
-        bad_pages: pages with a finding.
-        pages_judged: pages whose header, digest and tail were judged in this run.
-        payload_sha256: digest of all pages in order.
-    """
-
-    findings: tuple[Finding, ...]
-    bad_pages: int
-    pages_judged: int
-    payload_sha256: bytes
 
 
 class PleStore:
@@ -90,9 +69,8 @@ class PleStore:
         self._rows_per_page = geometry.rows_per_page
         self._stride = geometry.page_stride
         self._payload = geometry.payload_offset
-        first = geometry.page_header(0)
-        self._head, self._rest = first[:16], first[36:]
-        self._place = struct.Struct("<QQI")
+        self._headers = PageHeaders(geometry)
+        self._verifier = PageVerifier(extent, geometry, table, header.payload_sha256)
         self._cache: OrderedDict[int, bytes] = OrderedDict()
         self._cache_pages = cache_bytes // self._stride
         self._lock = Lock()
@@ -179,7 +157,7 @@ class PleStore:
         number = _number(page, self.geometry.page_count, "page")
         view = readable(data, self._stride, "data")
         digest = self._digests.entry(number)
-        if not self._has_header(view, number) or hashlib.sha256(view).digest() != digest:
+        if not self._headers.match(view, number) or hashlib.sha256(view).digest() != digest:
             raise AdmissionError(judge_page(bytes(view), number, self.geometry, digest)[0])
 
     def read_rows(self, rows: Sequence[int], into: bytearray | memoryview | None = None) -> bytes:
@@ -214,44 +192,32 @@ class PleStore:
             AdmissionError: ple-store.page.* or store.file.*.
         """
         page = _number(page, self.geometry.page_count, "page")
-        self._check_page_size()
+        check_page_size(self.geometry, self.extent.name)
         data = self.extent.read(self._payload + page * self._stride, self._stride)
         findings = judge_page(data, page, self.geometry, self._digests.entry(page))
         if findings:
             raise AdmissionError(findings[0])
 
-    def verify_pages(self, first: int, stop: int, threads: int = 2) -> list[Finding]:
-        """Returns what is wrong with pages first..stop-1.
+    def verify_pages(self, first: int, stop: int, threads: int = 2, *, jobs: int = 1) -> list[Finding]:
+        """Returns what is wrong with pages first..stop-1, 64 findings at most.
 
-        More threads help with large pages only: with small ones they wait for the interpreter lock, and the processes
-        of `verify_all(jobs=...)` are what scales.
+        Args:
+            first: number of the first page.
+            stop: number of the page after the last.
+            threads: threads that read and judge; more of them help with large pages only.
+            jobs: processes that judge instead, which scale with cores whatever the page size; 1 starts none. Worth it
+                from about a gigabyte; the store must then be a file that its path still names.
 
         Raises:
             ContractError: ple-store.row, for a range outside the table, or store.bound.
-            AdmissionError: store.file.*.
+            AdmissionError: ple-store.page.size or store.file.*.
         """
-        threads = bound(threads, 1, "threads")
-        begin, end = integer(first), integer(stop)
-        if begin is None or end is None or not 0 <= begin <= end <= self.geometry.page_count:
-            raise ContractError(
-                Finding.of(
-                    ROW,
-                    STAGE,
-                    "pages",
-                    expected=f"a range in 0..{self.geometry.page_count}",
-                    got=f"{first}..{stop}",
-                )
-            )
-        self._check_page_size()
-        findings: list[Finding] = []
-        for _, found, _ in in_order(self._judge_run, self._runs(range(begin, end), PIECE_BYTES), threads):
-            findings += found[: MAX_FINDINGS - len(findings)]
-        return findings
+        return self._verifier.verify_pages(first, stop, threads, jobs)
 
     def verify_all(
         self,
         threads: int = 2,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
         *,
         jobs: int = 1,
         judged_before: int = 0,
@@ -273,59 +239,9 @@ class PleStore:
             ContractError: ple-store.row, for a resumption outside the table, or store.bound.
             AdmissionError: ple-store.page.size or store.file.*.
         """
-        threads, jobs = bound(threads, 1, "threads"), bound(jobs, 1, "jobs")
-        self._check_page_size()
-        judged_before = _number(judged_before, self.geometry.page_count + 1, "judged_before")
-        tally = _Tally(self._stride, judged_before, checkpoint)
-        payload = hashlib.sha256()
-        total, count = self.geometry.payload_bytes, self.geometry.page_count
-        done = 0
-
-        def judged(run: tuple[int, int]) -> tuple[bytes, list[Finding], int]:
-            return self._judge_run(run, skip_below=judged_before)
-
-        def unjudged(run: tuple[int, int]) -> tuple[bytes, list[Finding], int]:
-            return self.extent.read(self._payload + run[0] * self._stride, run[1] * self._stride), [], 0
-
-        with ExitStack() as stack:
-            judges = None
-            if jobs > 1:
-                judges = stack.enter_context(PageJudges(jobs, self._ranges(judged_before), tally.take))
-            work = judged if judges is None else unjudged
-            for data, found, bad in in_order(work, self._runs(range(count), PIECE_BYTES), threads):
-                payload.update(data)
-                done += len(data)
-                if judges is None:
-                    tally.take(PageVerdict(tuple(found), bad, done // self._stride))
-                else:
-                    judges.advance()
-                if progress is not None:
-                    progress(done, total)
-            if judges is not None:
-                judges.finish()
-        self.extent.file.check_unchanged()
-        findings = tally.findings
-        digest, wanted = payload.digest(), self.header.payload_sha256
-        if digest != wanted:
-            if (
-                judged_before and not findings
-            ):  # a page that an earlier run judged has changed since: say which
-                findings += self.verify_pages(0, judged_before, threads)[:MAX_FINDINGS]
-                tally.bad += len({one.where.split(".")[0].split(" ")[0] for one in findings})
-            findings.append(
-                Finding.of(PAYLOAD_DIGEST, STAGE, "payload_sha256", expected=wanted.hex(), got=digest.hex())
-            )
-        return PleVerification(tuple(findings), tally.bad, max(0, count - judged_before), digest)
-
-    def _ranges(self, first: int) -> Iterator[PageRange]:
-        """Yields the pages from `first` on in ranges of about 16 MiB, with their digests."""
-        file = self.extent.file
-        step = max(1, (1 << 24) // self._stride)
-        for page in range(first, self.geometry.page_count, step):
-            stop = min(page + step, self.geometry.page_count)
-            digests = b"".join(self._digests.entry(one) for one in range(page, stop))
-            start = self.extent.start + self._payload + page * self._stride
-            yield PageRange(file.name, file.identity, start, page, digests, self.geometry)
+        return self._verifier.verify_all(
+            threads, progress, jobs=jobs, judged_before=judged_before, checkpoint=checkpoint
+        )
 
     def _pages(self, wanted: set[int]) -> dict[int, bytes]:
         """Returns the wanted pages, each verified in the bytes that are returned."""
@@ -340,8 +256,8 @@ class PleStore:
             if len(found) == len(wanted):
                 return found
         missing = sorted(wanted - found.keys())
-        self._check_page_size()
-        runs = list(self._runs(missing))
+        check_page_size(self.geometry, self.extent.name)
+        runs = list(neighbours(missing, self._stride, _RUN_BYTES))
         stride, payload, digests = self._stride, self._payload, self._digests
         if len(runs) > 1:
             places = digests.places(missing)
@@ -354,7 +270,7 @@ class PleStore:
                 start = (page - first) * stride
                 one = data if length == 1 else data[start : start + stride]
                 digest = digests.entry(page)
-                if not self._has_header(one, page) or sha256(one).digest() != digest:
+                if not self._headers.match(one, page) or sha256(one).digest() != digest:
                     raise AdmissionError(judge_page(one, page, self.geometry, digest)[0])
                 found[page] = one
         if self._cache_pages:
@@ -364,58 +280,6 @@ class PleStore:
                 while len(self._cache) > self._cache_pages:
                     self._cache.popitem(last=False)
         return found
-
-    def _has_header(self, data: bytes | memoryview, page: int) -> bool:
-        first = page * self._rows_per_page
-        valid = min(self._rows_per_page, self._rows - first)
-        return data[:PAGE_HEADER_BYTES] == self._head + self._place.pack(page, first, valid) + self._rest
-
-    def _runs(self, pages: Iterable[int], run_bytes: int = _RUN_BYTES) -> Iterator[tuple[int, int]]:
-        """Yields (first page, number of pages) of neighbours that are read in one piece of up to `run_bytes`."""
-        longest = max(1, run_bytes // self._stride)
-        first = count = 0
-        for page in pages:
-            if count and page == first + count and count < longest:
-                count += 1
-                continue
-            if count:
-                yield first, count
-            first, count = page, 1
-        if count:
-            yield first, count
-
-    def _judge_run(self, run: tuple[int, int], skip_below: int = 0) -> tuple[bytes, list[Finding], int]:
-        first, count = run
-        stride, digests = self._stride, self._digests
-        data = self.extent.read(self._payload + first * stride, count * stride)
-        view = memoryview(data)
-        findings: list[Finding] = []
-        bad = 0
-        for page in range(max(first, skip_below), first + count):
-            start = (page - first) * stride
-            digest = digests.entry(page)
-            used = (
-                start
-                + PAGE_HEADER_BYTES
-                + min(self._rows_per_page, self._rows - page * self._rows_per_page) * self._row_bytes
-            )
-            if (
-                self._has_header(data[start : start + PAGE_HEADER_BYTES], page)
-                and hashlib.sha256(view[start : start + stride]).digest() == digest
-                and not data[used : start + stride].strip(b"\0")
-            ):
-                continue
-            bad += 1
-            findings += judge_page(data[start : start + stride], page, self.geometry, digest)
-        return data, findings, bad
-
-    def _check_page_size(self) -> None:
-        if self._stride > MAX_PAGE_BYTES:
-            raise AdmissionError(
-                Finding.of(
-                    PAGE_SIZE, STAGE, self.extent.name, expected=f"at most {MAX_PAGE_BYTES}", got=self._stride
-                )
-            )
 
 
 def judge_ple_store(extent: Extent, geometry: PleGeometry) -> tuple[PleHeader | None, list[Finding]]:
@@ -470,27 +334,6 @@ def _judge(
                 )
             )
     return header, table, findings
-
-
-class _Tally:
-    """Findings of pages in order, and the checkpoints between them."""
-
-    def __init__(self, stride: int, judged_before: int, checkpoint: Callable[[int], None] | None) -> None:
-        self.findings: list[Finding] = []
-        self.bad = 0
-        self._stride = stride
-        self._saved = judged_before
-        self._checkpoint = checkpoint
-
-    def take(self, verdict: PageVerdict) -> None:
-        """Adds what one run of pages came to."""
-        self.findings += verdict.findings[: MAX_FINDINGS - len(self.findings)]
-        self.bad += verdict.bad
-        if self._checkpoint is None or self.bad:
-            return
-        if (verdict.stop - self._saved) * self._stride >= CHECKPOINT_BYTES:
-            self._checkpoint(verdict.stop)
-            self._saved = verdict.stop
 
 
 def _number(value: object, count: int, what: str = "row") -> int:

@@ -2,6 +2,7 @@
 
 import os
 import struct
+import tempfile
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
@@ -186,6 +187,53 @@ def test_a_digest_table_changed_after_open_is_not_trusted(path: Path) -> None:
             other.seek(512)
             other.write(bytes(32))
         assert refusal(lambda: store.read_rows([0])) == ("ple-store.table-changed", "pages[0]")
+
+
+def large_table() -> tuple[bytes, PleGeometry]:
+    """A store of 300 pages, whose digest table has three sealed parts."""
+    table = replace(GOLDEN_PLE.table, rows=300, primes=(300,), offsets=(0,))
+    geometry = PleGeometry(table, GOLDEN_PLE.codec, 1, 4096)
+    with tempfile.TemporaryDirectory() as folder:
+        write_ple_store(
+            Path(folder) / "rows", geometry, lambda first, count: bytes([first % 256] * 8 * count)
+        )
+        return (Path(folder) / "rows").read_bytes(), geometry
+
+
+def test_a_table_on_disk_has_the_digests_of_one_in_memory() -> None:
+    data, geometry = large_table()
+    stores = [PleStore.open(memory_extent(data), geometry, table_budget=budget) for budget in (0, 1 << 20)]
+    assert stores[0].table_memory_bytes == 3 * 32
+    assert stores[1].table_memory_bytes == 300 * 32
+    for first, count in ((0, 300), (0, 1), (127, 2), (128, 1), (255, 45), (299, 1), (5, 0)):
+        wanted = data[512 + 32 * first : 512 + 32 * (first + count)]
+        assert [one._digests.entries(first, count) for one in stores] == [wanted, wanted]
+    assert [one.page_digest(200) for one in stores] == [data[512 + 6400 : 512 + 6432]] * 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "asked", "named"), [(130, (0, 300), 128), (130, (129, 2), 129), (299, (256, 10), 256)]
+)
+def test_a_changed_part_of_a_table_on_disk_is_named_by_its_first_page(
+    changed: int, asked: tuple[int, int], named: int
+) -> None:
+    data, geometry = large_table()
+    system = MemorySystem(data)
+    store = PleStore.open(StoreFile(1, "memory", system).extent(), geometry, table_budget=0)
+    system.data = data[: 512 + 32 * changed] + bytes(1) + data[512 + 32 * changed + 1 :]
+    assert refusal(lambda: store.verify_pages(asked[0], sum(asked))) == (
+        "ple-store.table-changed",
+        f"pages[{named}]",
+    )
+
+
+def test_verifying_reads_each_part_of_a_table_on_disk_once_a_run() -> None:
+    data, geometry = large_table()
+    system = MemorySystem(data)
+    store = PleStore.open(StoreFile(1, "memory", system).extent(), geometry, table_budget=0)
+    before = system.bytes_read
+    assert store.verify_pages(0, 300, 1) == []
+    assert system.bytes_read - before == 300 * 4096 + 300 * 32
 
 
 class TwoFaced(Filesystem):
@@ -386,6 +434,7 @@ def test_processes_find_what_threads_find(path: Path) -> None:
         seen: list[tuple[int, int]] = []
         apart = store.verify_all(jobs=2, progress=lambda *done: seen.append(done))
         assert apart == store.verify_all(jobs=1)
+        assert store.verify_pages(0, 3, jobs=2) == store.verify_pages(0, 3) == list(apart.findings[:1])
     assert [one.where for one in apart.findings] == ["pages[1]", "payload_sha256"]
     assert seen[-1] == (53_248, 53_248)
 

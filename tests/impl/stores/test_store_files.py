@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.impl.stores import ple_store
+from assay.impl.stores import ple_verify
 from assay.impl.stores.artifact.judge import judge_gguf_path
 from assay.impl.stores.blocks import AFFINE4, BF16
 from assay.impl.stores.expert_families import QWEN4EXP
@@ -150,8 +150,8 @@ def test_an_interrupted_verification_leaves_how_far_it_came(
 ) -> None:
     geometry = replace(private_rows, rows_per_page=1)
     write_ple_store(tmp_path / "rows", geometry, lambda _, count: bytes(16 * count))
-    monkeypatch.setattr(ple_store, "PIECE_BYTES", 4096)
-    monkeypatch.setattr(ple_store, "CHECKPOINT_BYTES", 4096)
+    monkeypatch.setattr(ple_verify, "_RUN_BYTES", 4096)
+    monkeypatch.setattr(ple_verify, "CHECKPOINT_BYTES", 4096)
 
     @contextlib.contextmanager
     def interrupted(_title: str, _total: int) -> Iterator[Callable[[int], None]]:
