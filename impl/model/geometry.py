@@ -13,6 +13,7 @@ from assay.impl.model.clauses import CONFIG, reject
 KINDS: Final = {"linear_attention": "gdn", "full_attention": "qsa", "indexed_attention": "qsa"}
 LARGEST: Final = 1 << 31
 MOST_LAYERS: Final = 4096
+LARGEST_SEED: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +124,16 @@ def read_geometry(config: Mapping[str, Any]) -> Geometry:
     if gate not in {"sigmoid", "silu"}:
         raise _bad("output_gate_type", "sigmoid or silu", gate)
     layers = fields.size("num_hidden_layers", largest=MOST_LAYERS)
-    head_dim, ratio = fields.size("head_dim"), fields.size("indexer_compress_ratio")
-    hidden, budget = fields.size("hidden_size"), fields.size("indexer_budget")
+    kinds = _kinds(text, layers)
+    unused = None if "qsa" in kinds else 1  # without sparse layers upstream lets the index's fields be left out
+    head_dim, ratio = fields.size("head_dim"), fields.size("indexer_compress_ratio", unused)
+    hidden, budget = fields.size("hidden_size"), fields.size("indexer_budget", unused)
     factor = ropes.number("partial_rotary_factor", text.get("partial_rotary_factor", 1.0))
     found = Geometry(
         hidden=hidden,
         streams=fields.size("hc_count", 4),
         rank=fields.size("hc_lowrank", 320),
-        kinds=_kinds(text, layers),
+        kinds=kinds,
         physical_rows=fields.size("vocab_size"),
         context=fields.size("max_position_embeddings", 32768),
         eps=fields.number("rms_norm_eps", 1e-6),
@@ -140,8 +143,8 @@ def read_geometry(config: Mapping[str, Any]) -> Geometry:
         rotary_dim=int(head_dim * factor),
         theta=ropes.number("rope_theta"),
         sections=_sections(rope),
-        index_heads=fields.size("indexer_n_heads"),
-        index_dim=fields.size("indexer_head_dim"),
+        index_heads=fields.size("indexer_n_heads", unused),
+        index_dim=fields.size("indexer_head_dim", None if unused is None else head_dim),
         ratio=ratio,
         budget_groups=budget // ratio,
         key_heads=fields.size("linear_num_key_heads"),
@@ -163,7 +166,7 @@ def read_geometry(config: Mapping[str, Any]) -> Geometry:
         ngram_base=fields.size("ngram_vocab_size_base", 20_000_000),
         ngram_divisor=fields.size("make_ngram_vocab_size_divisible_by", 128),
         ngram_parts=fields.size("split_ngram_parts", 512),
-        seed=fields.size("seed", 1234, least=0),
+        seed=fields.size("seed", 1234, least=-LARGEST_SEED, largest=LARGEST_SEED),
         eos=_eos(text, config),
         has_attention_bias=fields.flag("attention_bias", default=False),
         is_tied=fields.flag("tie_word_embeddings", default=False)
@@ -247,7 +250,7 @@ def _judge(g: Geometry, budget: int, text: Mapping[str, Any]) -> None:
         ("linear_num_value_heads", g.value_heads % g.key_heads == 0, f"a multiple of {g.key_heads}", g.value_heads),
         ("num_experts_per_tok", g.experts_used <= g.experts, f"at most {g.experts}", g.experts_used),
         ("indexer_budget", budget % g.ratio == 0, f"a multiple of {g.ratio}", budget),
-        ("indexer_kv_heads", text.get("indexer_kv_heads", 1) == 1, "1", text.get("indexer_kv_heads")),
+        ("indexer_kv_heads", (text.get("indexer_kv_heads") or 1) == 1, "1", text.get("indexer_kv_heads")),
         ("rope_parameters.partial_rotary_factor", g.rotary_dim % 2 == 0, "an even number of rotated values", g.rotary_dim),
         ("rope_parameters.partial_rotary_factor", 2 <= g.rotary_dim <= min(g.head_dim, g.index_dim),
          f"2 .. {min(g.head_dim, g.index_dim)} rotated values", g.rotary_dim),

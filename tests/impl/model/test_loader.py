@@ -76,6 +76,24 @@ def test_a_configuration_without_mathematics_is_refused(name: str, value: Any, w
     assert_refused("model.config", f"config.json: {where}", lambda: read_geometry(config))
 
 
+def test_a_model_without_sparse_layers_needs_no_index_fields() -> None:
+    """Upstream leaves them out together, and saves them as null."""
+    from assay.impl.model.geometry import read_geometry
+
+    text = {**GEOMETRIES["small"], "layer_types": ["linear_attention"] * 4}
+    for name in text:
+        if name.startswith("indexer_"):
+            text[name] = None
+    assert read_geometry(text).kinds == ("gdn",) * 4
+
+
+@pytest.mark.parametrize("seed", [2**40, -1])
+def test_any_seed_that_the_hash_wraps_is_legal(seed: int) -> None:
+    from assay.impl.model.geometry import read_geometry
+
+    assert read_geometry({**GEOMETRIES["small"], "seed": seed}).seed == seed
+
+
 def test_an_absent_gate_falls_back_to_the_activation() -> None:
     """Bug report A16: the field decides, and without it the activation, as upstream has it."""
     from assay.impl.model.geometry import read_geometry
