@@ -61,9 +61,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _told(error: AssayError) -> int:
-    say(f"assay: error: {error.finding.line}")
-    if error.finding.hint:
-        say(f"hint: {error.finding.hint}")
+    said = ""
+    for finding in (error.finding, *error.more):
+        say(f"assay: error: {finding.line}")
+        if finding.hint and finding.hint != said:
+            say(f"hint: {finding.hint}")
+            said = finding.hint
     return error.exit_code
 
 

@@ -105,17 +105,18 @@ def most_telling(findings: Sequence[AnyFinding]) -> AnyFinding:
 
 
 class AssayError(Exception):
-    """A finding that ends the work; subclasses say who must act."""
+    """A finding that ends the work, with others that were found on the way; subclasses say who must act."""
 
     exit_code: ClassVar[int] = 1
 
-    def __init__(self, finding: Finding) -> None:
+    def __init__(self, finding: Finding, more: Sequence[Finding] = ()) -> None:
         super().__init__(finding.line)
         self.finding = finding
+        self.more = tuple(more)
 
-    def __reduce__(self) -> tuple[type["AssayError"], tuple[Finding]]:
-        """Keeps the finding when a worker process hands the error back."""
-        return type(self), (self.finding,)
+    def __reduce__(self) -> tuple[type["AssayError"], tuple[Any, ...]]:
+        """Keeps the findings when a worker process hands the error back."""
+        return type(self), (self.finding, self.more) if self.more else (self.finding,)
 
 
 class ContractError(AssayError):

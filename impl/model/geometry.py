@@ -125,7 +125,9 @@ def read_geometry(config: Mapping[str, Any]) -> Geometry:
         raise _bad("output_gate_type", "sigmoid or silu", gate)
     layers = fields.size("num_hidden_layers", largest=MOST_LAYERS)
     kinds = _kinds(text, layers)
-    unused = None if "qsa" in kinds else 1  # without sparse layers upstream lets the index's fields be left out
+    unused = (
+        None if "qsa" in kinds else 1
+    )  # without sparse layers upstream lets the index's fields be left out
     head_dim, ratio = fields.size("head_dim"), fields.size("indexer_compress_ratio", unused)
     hidden, budget = fields.size("hidden_size"), fields.size("indexer_budget", unused)
     factor = ropes.number("partial_rotary_factor", text.get("partial_rotary_factor", 1.0))

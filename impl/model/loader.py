@@ -14,7 +14,7 @@ import mlx.core as mx
 from numpy.typing import NDArray
 
 from assay.impl.model import ple
-from assay.impl.model.clauses import CONFIG, HASH, reject
+from assay.impl.model.clauses import CONFIG, reject
 from assay.impl.model.experts import DenseExperts, Experts, from_records
 from assay.impl.model.gdn import GdnWeights
 from assay.impl.model.geometry import Geometry, read_geometry
@@ -24,7 +24,9 @@ from assay.impl.model.numerics import Numerics
 from assay.impl.model.ple import PleWeights, Rows
 from assay.impl.model.qsa import QsaWeights
 from assay.impl.model.residual import Mixer
-from assay.impl.model.sources import Memory, Source
+from assay.impl.model.sources import Memory, Source, Tensors
+from assay.impl.model.survey import Survey
+from assay.impl.model.tables import ResidentRows
 from assay.impl.stores.artifact.opened import Artifact
 from assay.impl.stores.artifact.tensors import ArtifactTensors
 from assay.impl.stores.checkpoint_reader import CheckpointReader
@@ -85,6 +87,7 @@ def load_checkpoint(folder: Path, numerics: Numerics, elsewhere: Elsewhere = HER
     )
     geometry = read_geometry(config)
     reader = CheckpointReader.open(folder)
+    _surveyed(reader, geometry, elsewhere)
     source = Source(reader)
     weights = _weights(source, geometry, elsewhere)
     return Loaded(Model(geometry, weights, numerics), config, folder, source.resident_bytes)
@@ -104,7 +107,9 @@ def load_artifact(artifact: Artifact, path: Path, numerics: Numerics, elsewhere:
     """
     config = dict(artifact.config)
     geometry = read_geometry(config)
-    source = Source(ArtifactTensors(artifact))
+    tensors = ArtifactTensors(artifact)
+    _surveyed(tensors, geometry, elsewhere)
+    source = Source(tensors)
     if elsewhere.experts is None and artifact.descriptor.facts["expertCodec"] == AFFINE:
         packed = partial(_packed, artifact, geometry, source)  # multiplied as they are stored
         elsewhere = replace(elsewhere, experts=packed)
@@ -138,7 +143,19 @@ def load_tensors(config: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]],
         numerics: how reductions are made.
     """
     geometry = read_geometry(config)
-    return Model(geometry, _weights(Source(Memory(tensors)), geometry, HERE), numerics)
+    memory = Memory(tensors)
+    _surveyed(memory, geometry, HERE)
+    return Model(geometry, _weights(Source(memory), geometry, HERE), numerics)
+
+
+def _surveyed(reader: Tensors, g: Geometry, elsewhere: Elsewhere) -> None:
+    """Refuses tensors that are not those of the geometry, all of them at once, before a weight is read."""
+    nothing = mx.zeros(0)
+    experts = None if elsewhere.experts is None else lambda _layer: DenseExperts(nothing, nothing, nothing)
+    rows = None if elsewhere.rows is None else lambda _layer: ResidentRows(nothing)
+    survey = Survey(reader)
+    _weights(survey, g, Elsewhere(experts, rows))
+    survey.judge(has_experts=experts is None, has_rows=rows is None)
 
 
 def _weights(source: Source, g: Geometry, elsewhere: Elsewhere) -> ModelWeights:
@@ -187,7 +204,7 @@ def _gdn(source: Source, g: Geometry, name: str) -> GdnWeights:
         b=source.projection(f"{stem}in_proj_b.weight", g.value_heads, g.hidden),
         out=source.projection(f"{stem}out_proj.weight", g.hidden, width),
         taps=_taps(source, f"{stem}conv1d.weight", g.channels, g.kernel),
-        decay=_evaluated(-mx.exp(source.vector(f"{stem}A_log", (g.value_heads,)))),
+        decay=source.made(-mx.exp(source.vector(f"{stem}A_log", (g.value_heads,)))),
         bias=source.vector(f"{stem}dt_bias", (g.value_heads,)),
         gain=source.vector(f"{stem}norm.weight", (g.value_dim,)),
     )
@@ -252,7 +269,7 @@ def _experts(source: Source, g: Geometry, stem: str) -> DenseExperts:
                 ("gate_proj", (width, hidden)), ("up_proj", (width, hidden)), ("down_proj", (hidden, width))
             )
         )  # fmt: skip
-    return DenseExperts(*(_evaluated(mx.contiguous(one.swapaxes(1, 2))) for one in (gate, up, down)))
+    return DenseExperts(*(source.made(mx.contiguous(one.swapaxes(1, 2))) for one in (gate, up, down)))
 
 
 def _packed(artifact: Artifact, g: Geometry, source: Source, layer: int) -> Experts:
@@ -272,9 +289,7 @@ def _ple(source: Source, g: Geometry, layer: int, elsewhere: Elsewhere) -> PleWe
         ("ngram_heads_offsets", found.offsets),
     )
     for name, derived in buffers:
-        stored = source.integers(f"{stem}ple_embedding.{name}")
-        if stored is not None and stored != list(derived):
-            raise reject(HASH, f"{stem}ple_embedding.{name}", expected=list(derived), got=stored)
+        source.buffer(f"{stem}ple_embedding.{name}", derived)
     return PleWeights(
         key=source.projection(f"{stem}key_proj.weight", g.wide, g.ple_embedding),
         value=source.projection(f"{stem}value_proj.weight", g.hidden, g.ple_embedding),
@@ -299,14 +314,9 @@ def _table(source: Source, g: Geometry, stem: str, rows: int) -> Rows:
 
 def _centred(source: Source, name: str, width: int) -> mx.array:
     """The gain of a norm that stores w around zero: 1 + w."""
-    return _evaluated(source.vector(name, (width,)) + 1.0)
+    return source.made(source.vector(name, (width,)) + 1.0)
 
 
 def _taps(source: Source, name: str, channels: int, kernel: int) -> mx.array:
     """Convolution weights [channel, 1, kernel] as [kernel, channel]."""
-    return _evaluated(mx.contiguous(source.vector(name, (channels, 1, kernel))[:, 0].T))
-
-
-def _evaluated(array: mx.array) -> mx.array:
-    mx.eval(array)
-    return array
+    return source.made(mx.contiguous(source.vector(name, (channels, 1, kernel))[:, 0].T))

@@ -7,7 +7,8 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.impl.model.clauses import TENSOR, reject
+from assay.impl.model.clauses import HASH, TENSOR, reject
+from assay.impl.model.ple import Rows
 from assay.impl.model.tables import FileRows, ResidentRows
 from assay.impl.stores.inventory import InventoryRow
 
@@ -113,17 +114,28 @@ class Source:
         found = _array(self._bytes(self.row(name, shape)), self._reader.rows[name])
         return self._kept(found.astype(mx.float32))
 
-    def integers(self, name: str) -> list[int] | None:
-        """Returns a stored int64 vector, or None when there is none."""
+    def buffer(self, name: str, derived: Sequence[int]) -> None:
+        """Refuses a stored int64 vector that is not the derived one; where none is stored there is nothing to judge."""
         row = self._reader.rows.get(name)
         if row is None:
-            return None
+            return
         if row.dtype != "I64" or len(row.shape) != 1 or row.shape[0] > 4096:
             raise reject(TENSOR, name, expected="a vector of I64", got=f"{list(row.shape)} {row.dtype}")
-        return [int(one) for one in np.frombuffer(self._reader.read(name), "<i8")]
+        stored = [int(one) for one in np.frombuffer(self._reader.read(name), "<i8")]
+        if stored != list(derived):
+            raise reject(HASH, name, expected=list(derived), got=stored)
 
-    def table(self, names: Sequence[str], rows: int, width: int) -> ResidentRows | FileRows:
+    def table(self, names: Sequence[str], rows: int, width: int) -> Rows:
         """Returns a table that lies in one tensor or in several, one after another."""
+        records = self.records(names, rows, width)
+        size = sum(record.end - record.begin for record in records)
+        if size <= RESIDENT_BELOW_BYTES:
+            parts = [_array(self._bytes(record), record).astype(mx.float32) for record in records]
+            return ResidentRows(self._kept(parts[0] if len(parts) == 1 else mx.concatenate(parts)))
+        return FileRows(self._reader, records, width)
+
+    def records(self, names: Sequence[str], rows: int, width: int) -> list[InventoryRow]:
+        """Returns the records of a table's parts, which together have its rows."""
         records, found = [], 0
         for name in names:
             stored = self._reader.rows.get(name)
@@ -135,11 +147,12 @@ class Source:
             raise reject(
                 TENSOR, names[0], expected=f"{rows} rows of one type", got=f"{found} rows of {kinds}"
             )
-        size = sum(record.end - record.begin for record in records)
-        if size <= RESIDENT_BELOW_BYTES:
-            parts = [_array(self._bytes(record), record).astype(mx.float32) for record in records]
-            return ResidentRows(self._kept(parts[0] if len(parts) == 1 else mx.concatenate(parts)))
-        return FileRows(self._reader, records, width)
+        return records
+
+    def made(self, array: mx.array) -> mx.array:
+        """Returns an array of what was read, evaluated, so that the parts of it can go."""
+        mx.eval(array)
+        return array
 
     def _bytes(self, row: InventoryRow) -> NDArray[np.uint8]:
         data = np.empty(row.end - row.begin, np.uint8)

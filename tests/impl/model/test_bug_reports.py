@@ -134,6 +134,9 @@ def test_a17_gains_around_zero_are_one_plus_w() -> None:
         def vector(self, _name: str, shape: tuple[int, ...]) -> Any:
             return mx.zeros(shape)
 
+        def made(self, array: Any) -> Any:
+            return array
+
     gain = _centred(Stored(), "norm", 2)
     got = np.array(norms.rms(mx.array([3.0, 4.0]), gain, 1e-6))
     assert np.allclose(got, [0.848528, 1.131371], atol=1e-6)
@@ -160,6 +163,9 @@ def test_a17_the_gate_half_of_fused_rows_stands_first() -> None:
 
         def matrix(self, _name: str, shape: tuple[int, ...]) -> Any:
             return mx.arange(1, 1 + int(np.prod(shape)), dtype=mx.float32).reshape(shape)
+
+        def made(self, array: Any) -> Any:
+            return array
 
     found = _experts(Stored(), read_geometry(config), "e.")
     assert (found.gate_matrix.tolist(), found.up_matrix.tolist()) == ([[[1.0, 2.0]]], [[[3.0, 4.0]]])

@@ -125,6 +125,75 @@ def test_a_table_with_a_part_missing_is_refused(tmp_path: Path) -> None:
     assert_refused("model.tensor", name, lambda: loaded(folder))
 
 
+def test_a_configuration_that_forgets_layers_is_refused(tmp_path: Path) -> None:
+    """Without the last layer the rest would load, and be another model."""
+    folder = changed(
+        write_form(tmp_path, "small", "saved"), num_hidden_layers=3, layer_types=["linear_attention"] * 3
+    )
+    name = "model.layers.3.attn_hyper_connection.block_inject_weight.weight"
+    assert_refused("model.tensor", name, lambda: loaded(folder))
+
+
+def load_altered(**changes: np.ndarray | None) -> Any:
+    """Loads the tensors of `small` with these as well, and without those that are None."""
+    from assay.impl.model.loader import load_tensors
+    from assay.impl.model.numerics import Numerics
+    from assay.provenance.captures.mlx_run import rule_tensors
+
+    changed_ones = {**rule_tensors(GEOMETRIES["small"]), **changes}
+    tensors = {name: one for name, one in changed_ones.items() if one is not None}
+    return load_tensors(GEOMETRIES["small"], tensors, Numerics(is_deterministic=True))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "model.layers.3.self_attn.q_proj.bias",
+        "model.layers.0.mlp.experts.0.gate_proj.weight",
+        "model.layers.1.ple.ple_embedding.ngram_embedding.shard_0.weight",
+        "model.norm.weight",
+        "layers.0.mlp.gate.weight",
+        "model.layers.0.ple.key_proj.weight",
+    ],
+)
+def test_a_tensor_that_nothing_asks_for_is_refused(name: str) -> None:
+    assert_refused("model.tensor", name, lambda: load_altered(**{name: np.zeros((2, 2), np.float32)}))
+
+
+@pytest.mark.parametrize(
+    "name", ["model.visual.blocks.0.attn.qkv.weight", "mtp.fc.weight", "model.rotary_emb.inv_freq"]
+)
+def test_what_is_not_the_text_model_is_left_alone(name: str) -> None:
+    load_altered(**{name: np.zeros((2, 2), np.float32)})
+
+
+def test_all_that_is_wrong_is_told_before_a_weight_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    from assay.impl.model.sources import Source
+    from assay.spec.errors import AdmissionError
+
+    monkeypatch.setattr(Source, "_bytes", lambda *_: pytest.fail("a weight was read"))
+    wrong = {
+        "model.layers.0.linear_attn.A_log": None,
+        "model.layers.1.ple.ple_embedding.layer_multipliers": np.array([7, 11, 13]),
+        "model.layers.3.self_attn.k_proj.weight": np.zeros((1, 1), np.float32),
+        "model.layers.9.mlp.gate.weight": np.zeros((1, 1), np.float32),
+    }
+    with pytest.raises(AdmissionError) as caught:
+        load_altered(**wrong)
+    found = [(one.code, one.where) for one in (caught.value.finding, *caught.value.more)]
+    assert found == [
+        ("model.hash-buffers" if name.endswith("multipliers") else "model.tensor", name) for name in wrong
+    ]
+
+
+def test_many_findings_are_counted_after_the_first_twenty() -> None:
+    from assay.spec.errors import AdmissionError
+
+    with pytest.raises(AdmissionError) as caught:
+        load_altered(**{f"model.layers.{layer}.x": np.zeros(1, np.float32) for layer in range(10, 35)})
+    assert (len(caught.value.more), caught.value.more[-1].got) == (20, "5 more findings")
+
+
 def test_stored_hash_buffers_of_another_seed_are_refused(tmp_path: Path) -> None:
     from assay.impl.model.loader import load_tensors
     from assay.impl.model.numerics import Numerics
