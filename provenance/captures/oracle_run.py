@@ -30,10 +30,16 @@ class OracleRun:
 def run_oracles(fixture: Fixture, tokens: list[int]) -> OracleRun:
     """Returns every tapped array of the whole-model oracle, in float32, token by token."""
     from assay.oracles.geometry import from_config
-    from assay.oracles.model import Model
 
     geometry = from_config(fixture.configuration)
-    model = Model(geometry, _weights(fixture, geometry))
+    return run_with(geometry, _weights(fixture, geometry), tokens)
+
+
+def run_with(geometry: Any, weights: Any, tokens: list[int]) -> OracleRun:
+    """Returns what the oracle says with any weights."""
+    from assay.oracles.model import Model
+
+    model = Model(geometry, weights)
     rows: dict[Rung, list[Array]] = {}
 
     def tap(stage: str, layer: int | None, _token: int, array: Any) -> None:

@@ -28,12 +28,16 @@ SHOWN: Final = 20
 
 
 def mlx_oracle(context: GateContext) -> GateResult:
-    """Runs the MLX model on the inputs of every capture; compares every array with the oracle and with upstream."""
+    """Runs the MLX model on the inputs of every capture; compares every array with the oracle and with upstream.
+
+    Then runs an artifact in affine 4-bit codes against the oracle on the matrices that they stand for.
+    """
     from assay.impl.captures.fixtures import read_fixture
     from assay.impl.captures.writing import write_capture
     from assay.impl.model.backend import choose_numerics
     from assay.provenance.captures.arrays import OpenCapture
     from assay.provenance.captures.compare import compare
+    from assay.provenance.captures.mlx_affine import compare_affine
     from assay.provenance.captures.mlx_run import PRODUCER, fixture_model, run_case
     from assay.provenance.captures.oracle_run import OracleRun, as_arrays, run_oracles
     from assay.provenance.captures.parity import compare_case, summary
@@ -70,8 +74,27 @@ def mlx_oracle(context: GateContext) -> GateResult:
             Finding.of(ORACLE, "parity", f"{case}: {name}", expected="an array of the MLX model", got="none")
             for name in parity.without_oracle
         ]
+    affine = compare_affine(context.out / "affine", numerics)
+    findings += _diff_findings(ORACLE, "miniature in affine 4-bit", affine.diff)
+    findings += [
+        Finding.of(
+            PARTITION,
+            "parity",
+            f"miniature in affine 4-bit: {where}",
+            expected="the bytes of one shot",
+            got="others",
+        )
+        for where in affine.differing
+    ]
     figures = summary(upstream)
     measurements = {
+        "affine4": {
+            "layersInCodes": affine.packed_layers, "expertBytes": affine.expert_bytes,
+            "rungsCompared": sum(affine.diff.counts[state] for state in ("equal", "within")),
+            "largestAgainstOracle": max(
+                (one.max_absolute for one in affine.diff.rungs if isinstance(one.max_absolute, float)), default=0.0
+            ),
+        },
         "cases": len(CASES), "arraysAgainstOracle": arrays, "largestAgainstOracle": oracle_largest,
         "arraysAgainstUpstream": figures["arrays"], "outcomes": figures["outcomes"],
         "cutsExcused": figures["cutsExcused"], "numerics": asdict(numerics),

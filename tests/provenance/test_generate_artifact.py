@@ -34,6 +34,18 @@ def test_an_artifact_gives_the_tokens_of_its_checkpoint(capsys: pytest.CaptureFi
     assert (len(of_artifact[1]["ids"]), of_artifact[1]["seam"]) == (4, "private")
 
 
+def test_experts_in_affine_codes_stay_in_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build_artifact(miniature_checkpoint(), tmp_path / "four.gguf", codec="mlx-affine4")
+    code, said, _ = run(capsys, str(tmp_path / "four.gguf"), "--private", *IDS)
+    plain = run(capsys, str(miniature_artifact()), "--private", *IDS)[1]
+    assert (code, len(said["ids"]), said["seam"]) == (0, 4, "private")
+    values = (
+        8 * 16 * 3 * 64 * 64
+    )  # each four bytes as a matrix; half a byte and an eighth for scale and bias in codes
+    saved = plain["statistics"]["weight_bytes"] - said["statistics"]["weight_bytes"]
+    assert saved == values * 27 // 8
+
+
 def test_a_prompt_finds_the_tokenizer_that_the_artifact_names(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [
         str(miniature_artifact()),

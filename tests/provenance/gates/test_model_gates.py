@@ -29,6 +29,9 @@ def test_parity_with_the_oracle_passes_and_counts(
     assert (done.outcome, done.is_private) == (Outcome.PASS, True)
     assert done.measurements["arraysAgainstOracle"] > 100
     assert done.measurements["outcomes"] == {"agrees": done.measurements["arraysAgainstUpstream"]}
+    affine = done.measurements["affine4"]
+    assert (affine["layersInCodes"], affine["expertBytes"]) == (8, 8 * 16 * 3 * 64 * 64 * 10 // 16)
+    assert (affine["rungsCompared"], 0 < affine["largestAgainstOracle"] < 5e-5) == (231, True)
 
 
 def test_a_wrong_gate_is_named_by_its_first_rung(
@@ -49,6 +52,27 @@ def test_a_wrong_gate_is_named_by_its_first_rung(
     first = done.findings[0]
     assert first.code == "parity.mlx-oracle.value"
     assert first.where.startswith("small/short-row-alone: layers.0.gdn.gated_norm token 0 ")
+
+
+def test_a_wrong_affine_code_is_named_by_its_first_rung(
+    context: GateContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from assay.impl.stores import affine4
+    from assay.provenance.gates import model
+
+    shipped = affine4.separate
+
+    def exchanged(blocks: Any) -> Any:
+        words, scales, biases = shipped(blocks)
+        return words, biases, scales
+
+    monkeypatch.setattr(model, "CASES", [])
+    monkeypatch.setattr(affine4, "separate", exchanged)
+    done = model.mlx_oracle(context)
+    assert done.outcome is Outcome.FAIL
+    first = done.findings[0]
+    assert first.code == "parity.mlx-oracle.value"
+    assert first.where.startswith("miniature in affine 4-bit: layers.0.routed_shared_moe.routed token 0 ")
 
 
 def test_state_that_is_lost_at_a_chunk_fails_the_partition_gate(monkeypatch: pytest.MonkeyPatch) -> None:
