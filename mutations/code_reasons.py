@@ -8,6 +8,7 @@ import ast
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 _REFUSALS: Final = frozenset({"refuse", "of"})
@@ -130,6 +131,7 @@ def kind_of(original: str, mutant: str) -> Kind | None:
     return None
 
 
+@lru_cache(maxsize=4096)  # an original is compared with hundreds of mutants
 def _normal(source: str, kind: Kind) -> str:
     tree = ast.parse(textwrap.dedent(source))
     for node in tree.body:

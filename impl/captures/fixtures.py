@@ -5,6 +5,7 @@ Needs neither torch nor NumPy: what upstream once said is compared with its reco
 
 import hashlib
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -184,29 +185,20 @@ def set_faults(root: Path) -> tuple[list[Finding], dict[str, Any]]:
         if (root / outer).is_dir()
         for inner in folder_names(root / outer)
     )
-    if found != sorted(listed):
-        faults.append(Finding.of(SET, STAGE, INDEX, expected=sorted(listed), got=found))
+    faults += [
+        Finding.of(SET, STAGE, f"{INDEX}: {case}", got="none",
+                   expected="its folder" if case in listed else "rows in the index")
+        for case in sorted({*listed} ^ {*found})
+    ]  # fmt: skip
     origins: Counter[str] = Counter()
     for case in found:
         try:
-            faults += fixture_faults(root / case)
-            for row, said in zip(index_lines(root / case, case), listed.get(case, []), strict=False):
-                if row != said:
-                    faults.append(
-                        Finding.of(
-                            INDEX_ROW, STAGE, f"{INDEX}: {case}: {_place(row)}", expected=row, got=said
-                        )
-                    )
+            faults += [_of_case(one, case) for one in fixture_faults(root / case)]
+            if case in listed:
+                faults += _row_faults(case, index_lines(root / case, case), listed[case])
             origins.update(array.origin for array in read_fixture(root / case).arrays)
-            if case in listed and len(index_lines(root / case, case)) != len(listed[case]):
-                faults.append(
-                    Finding.of(
-                        INDEX_ROW, STAGE, f"{INDEX}: {case}", got=f"{len(listed[case])} rows",
-                        expected=f"{len(index_lines(root / case, case))} rows",
-                    )
-                )  # fmt: skip
         except AdmissionError as error:
-            faults.append(error.finding)
+            faults.append(_of_case(error.finding, case))
     return faults, {"fixtures": len(found), "arraysByOrigin": dict(sorted(origins.items()))}
 
 
@@ -260,6 +252,33 @@ def _index_rows(root: Path, faults: list[Finding]) -> dict[str, list[str]]:
             continue
         listed.setdefault(fields[1], []).append(line)
     return listed
+
+
+def _row_faults(case: str, rows: list[str], said: list[str]) -> list[Finding]:
+    """Returns one finding for each row that is missing, too many, or says something else; rows have an order."""
+    where = f"{INDEX}: {case}"
+    made, stated = {_place(row): row for row in rows}, {_place(row): row for row in said}
+    faults = [
+        Finding.of(
+            INDEX_ROW,
+            STAGE,
+            f"{where}: {place}",
+            expected=made.get(place, "no row"),
+            got=stated.get(place, "no row"),
+        )
+        for place in {**made, **stated}
+        if made.get(place) != stated.get(place)
+    ]
+    if not faults and rows != said:
+        got = f"{len(said)} rows" if len(said) != len(rows) else "the same rows in another order"
+        faults.append(
+            Finding.of(INDEX_ROW, STAGE, where, expected=f"{len(rows)} rows in their order", got=got)
+        )
+    return faults
+
+
+def _of_case(finding: Finding, case: str) -> Finding:
+    return replace(finding, where=f"{case}: {finding.where}")
 
 
 def _place(row: str) -> str:

@@ -72,6 +72,7 @@ def oracle_upstream(context: GateContext) -> GateResult:
         found = [array for array in case.arrays if array.outcome == "differs"]
         wrong += found[:1]  # later rungs of one case follow from the first
         findings += [_finding(array) for array in found[:1]]
+        findings += _stated_cuts(case.case)
         selection_near = _near_selections(case.case)
         if selection_near:
             findings.append(
@@ -79,7 +80,7 @@ def oracle_upstream(context: GateContext) -> GateResult:
             )
     figures[LADDER] = _ladder(cases, wrong)
     if findings:
-        reason = f"{len(wrong)} cases differ" if wrong else "selections too near to ask parity of"
+        reason = f"{len(wrong)} cases differ" if wrong else findings[0].line
         return GateResult(Outcome.FAIL, figures, tuple(findings[:SHOWN_FINDINGS]), reason)
     if not figures["arrays"]:
         return GateResult(Outcome.INCONCLUSIVE, figures, (), "no array was compared")
@@ -107,6 +108,15 @@ def capture_check(_context: GateContext) -> GateResult:
 def _shipped() -> set[str]:
     root = fixture_path("captures")
     return {f"{path.parent.name}/{path.name}" for path in root.glob("*/*") if path.is_dir()}
+
+
+def _stated_cuts(case: str) -> list[Finding]:
+    from assay.impl.captures.fixtures import read_fixture
+    from assay.provenance.captures.arrays import OpenCapture
+    from assay.provenance.captures.cuts import cut_faults
+
+    path = fixture_path("captures", *case.split("/"))
+    return cut_faults(case, read_fixture(path), OpenCapture(path))
 
 
 def _near_selections(case: str) -> int:

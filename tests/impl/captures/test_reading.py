@@ -169,7 +169,7 @@ def test_a_bad_description_is_one_line_and_exit_1(
     (folder / "capture.json").write_text(text)
     assert main(["diff", str(folder), str(folder)]) == 1
     lines = capsys.readouterr().err.strip().splitlines()
-    assert lines[0].startswith(f"assay: error: {code}: capture.json")
+    assert lines[0].startswith(f"assay: error: {code}: A capture.json")
 
 
 def test_validate_tells_captures_and_fixtures_apart(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ import pytest
 from assay.impl.captures.fixtures import read_fixture
 from assay.oracles import weights as oracle_weights
 from assay.provenance.captures.arrays import OpenCapture
+from assay.provenance.captures.cuts import cut_faults
 from assay.provenance.captures.geometries import CASES, GEOMETRIES
 from assay.provenance.captures.oracle_run import OracleRun, committed_history, run_oracles
 from assay.provenance.captures.parity import compare_case, compare_cases, summary
@@ -167,3 +168,47 @@ def test_the_pins_say_that_the_contract_pins_other_sources() -> None:
 
 def test_the_shipped_vectors_stay_below_ten_megabytes() -> None:
     assert sum(path.stat().st_size for path in ROOT.rglob("*") if path.is_file()) < 10_000_000
+
+
+@pytest.mark.parametrize("case", [case.id for case in CASES])
+def test_the_cuts_that_a_fixture_states_are_those_of_its_scores(case: str) -> None:
+    assert cut_faults(case, read_fixture(ROOT / case), OpenCapture(ROOT / case)) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("selection", {"cuts": 1}),
+        ("selection", {"smallest_gap": 0.25}),
+        ("routing", {"near": 3}),
+        ("routing", {"ties": 1}),
+        ("routing", {"near_places": [[0, 0], [0, 2], [1, 0], [2, 4]]}),
+    ],
+)
+def test_a_cut_that_was_counted_otherwise_is_found(kind: str, change: dict[str, object]) -> None:
+    """A record that states fewer near cuts, signed again, would pass every digest."""
+    fixture = read_fixture(ROOT / FIXTURE)
+    cuts = {**fixture.cuts, kind: fixture.cuts[kind].model_copy(update=change)}
+    found = cut_faults(FIXTURE, fixture.model_copy(update={"cuts": cuts}), OpenCapture(ROOT / FIXTURE))
+    assert [(one.code, one.where) for one in found] == [
+        ("parity.oracle-upstream.cuts", f"{FIXTURE}: cuts.{kind}")
+    ]
+
+
+def test_a_kind_of_cut_that_is_not_stated_is_found() -> None:
+    fixture = read_fixture(ROOT / FIXTURE).model_copy(update={"cuts": {}})
+    found = cut_faults(FIXTURE, fixture, OpenCapture(ROOT / FIXTURE))
+    assert [(one.where, one.got) for one in found] == [
+        (f"{FIXTURE}: cuts.selection", "null"), (f"{FIXTURE}: cuts.routing", "null"),
+    ]  # fmt: skip
+
+
+def test_the_four_near_cuts_of_the_contracts_geometry_are_counted_from_its_logits() -> None:
+    """By hand: sorted logits of 512 experts, the tenth less the eleventh."""
+    capture, near = OpenCapture(ROOT / FIXTURE), []
+    for layer in range(4):
+        for token, row in enumerate(capture.whole(("router", layer, "logits"))):
+            ranked = np.sort(row)[::-1]
+            near += [[layer, token]] * bool(ranked[9] - ranked[10] <= 1e-4)
+    assert near == read_fixture(ROOT / FIXTURE).cuts["routing"].near_places
+    assert len(near) == 4
