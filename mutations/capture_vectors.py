@@ -42,6 +42,9 @@ TOLERANCE: Final = 2e-5
 SCORE_TOLERANCE: Final = 5e-5
 """Absolute, for index scores: sums over heads that are not averaged."""
 
+SHARE: Final = 6e-5
+"""Of the root mean square of upstream's array: the absolute part is never more, for a small array's error is small too."""
+
 Key = tuple[str, int | None, str]
 Rows = dict[Key, list[NDArray[Any]]]
 
@@ -76,6 +79,8 @@ def findings(case_id: str, module: Callable[[str], Any]) -> Iterator[Finding]:
     elif error is not None:
         said = f"{type(error).__name__}: {error}"
         yield Finding.of(RAISED, STAGE, case_id, expected="logits of every token", got=said)
+    else:
+        yield from _unanswered(case, rows)
 
 
 @cache
@@ -130,20 +135,34 @@ def first_difference(case: Case, rows: Rows) -> Finding | None:
     for key in sorted(case.arrays, key=lambda one: rung(*one)):
         source = ("qsa", key[1], "selected") if key[2] == "selection_mask" else key
         first, upstream = case.arrays[key]
+        absolute = SCORE_TOLERANCE if key[2] == "index_scores" else TOLERANCE
+        if upstream.dtype.kind == "f":
+            absolute = min(absolute, SHARE * float(np.sqrt(np.square(upstream.astype(np.float64)).mean())))
         for place, line in enumerate(rows.get(source, [])[first : first + len(upstream)]):
             wanted = upstream[place]
             if key[2] == "selection_mask":
                 got = np.isin(np.arange(wanted.size), line).astype(wanted.dtype)
             else:
                 got = line
-            is_score = key[2] == "index_scores"
-            if is_score:  # places beyond the complete groups hold a fill
+            if key[2] == "index_scores":  # places beyond the complete groups hold a fill
                 wanted = wanted[: got.size]
             where = f"{case.id}: {rung_name(*key)} token {first + place}"
-            found = _difference(wanted, got, where, SCORE_TOLERANCE if is_score else TOLERANCE)
+            found = _difference(wanted, got, where, absolute)
             if found is not None:
                 return found
     return None
+
+
+def _unanswered(case: Case, rows: Rows) -> Iterator[Finding]:
+    """Yields the first rung that upstream held and a run without an error gave no rows of: silence is no agreement."""
+    for key in sorted(case.arrays, key=lambda one: rung(*one)):
+        source = ("qsa", key[1], "selected") if key[2] == "selection_mask" else key
+        first, upstream = case.arrays[key]
+        wanted, got = first + len(upstream), len(rows.get(source, []))
+        if got < wanted:
+            where = f"{case.id}: {rung_name(*key)}"
+            yield Finding.of(CAPTURED, STAGE, where, expected=f"{wanted} rows", got=f"{got} rows")
+            return
 
 
 def _difference(wanted: NDArray[Any], line: NDArray[Any], where: str, absolute: float) -> Finding | None:

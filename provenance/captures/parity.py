@@ -17,7 +17,8 @@ from assay.provenance.captures.arrays import OpenCapture, Rung, Stored
 from assay.provenance.captures.compare import FILLS
 from assay.provenance.captures.numbers import absolute, beyond, ulp_distance
 from assay.provenance.captures.oracle_run import OracleRun, aligned, committed_history, run_oracles
-from assay.provenance.captures.tolerances import NEAR_CUT, tolerance
+from assay.provenance.captures.parity_tolerances import parity_tolerance
+from assay.provenance.captures.tolerances import NEAR_CUT
 from assay.spec.documents.fixture import Fixture
 from assay.spec.origins import UPSTREAM
 from assay.spec.stages import rung_name
@@ -174,12 +175,12 @@ def _array_parity(
     case: str, key: Rung, capture: OpenCapture, upstream: NDArray[Any], ours: NDArray[Any], first: int,
     asked_below: int | None,
 ) -> ArrayParity:  # fmt: skip
-    is_state = key[0] == "state"
+    is_state, whole = key[0] == "state", upstream
     if asked_below is not None:
         kept = 0 if is_state else max(0, asked_below - first)
         upstream, ours = upstream[:kept], ours[:kept]
     types = ("f32", "f32") if upstream.dtype.kind == "f" else ("i64", "i64")
-    chosen = tolerance(key[0], key[2], types)
+    chosen = parity_tolerance(key[0], key[2], whole)
     common: dict[str, Any] = {
         "case": case, "rung": rung_name(*key), "stage": key[0], "part": key[2], "values": int(upstream.size),
         "rtol": chosen.rtol, "atol": chosen.atol, "reason": chosen.reason,

@@ -23,3 +23,11 @@ def test_a_changed_configuration_is_found_at_its_rung(monkeypatch: pytest.Monkey
     (found,) = capture_vectors.findings(case.id, MODULES.__getitem__)
     assert found.code == "vector.captured"
     assert found.where.startswith("small/short-row-alone: layers.3.qsa.index_scores token ")
+
+
+def test_a_rung_that_is_not_answered_is_no_agreement(monkeypatch: pytest.MonkeyPatch) -> None:
+    fewer = {name: place for name, place in capture_vectors.TAPS.items() if name != "gdn"}
+    monkeypatch.setattr(capture_vectors, "TAPS", fewer)
+    (found,) = capture_vectors.findings("small/short-row-alone", MODULES.__getitem__)
+    assert (found.code, found.where) == ("vector.captured", "small/short-row-alone: layers.0.gdn")
+    assert (found.expected, found.got) == ("13 rows", "0 rows")

@@ -7,6 +7,7 @@ import pytest
 
 from assay.impl.captures.fixtures import read_fixture
 from assay.oracles import weights as oracle_weights
+from assay.provenance.captures import parity_tolerances
 from assay.provenance.captures.arrays import OpenCapture
 from assay.provenance.captures.cuts import cut_faults
 from assay.provenance.captures.geometries import CASES, GEOMETRIES
@@ -18,6 +19,7 @@ from assay.provenance.gates.parity import fixtures_provenance, oracle_upstream
 from assay.provenance.paths import fixture_path
 from assay.spec.documents.measurements import LadderMeasurement
 from assay.spec.origins import SOURCES, UPSTREAM, UPSTREAM_NAMES
+from assay.spec.stages import rung_name
 from assay.spec.upstream_pins import contract_difference
 
 ROOT = fixture_path("captures")
@@ -212,3 +214,56 @@ def test_the_four_near_cuts_of_the_contracts_geometry_are_counted_from_its_logit
             near += [[layer, token]] * bool(ranked[9] - ranked[10] <= 1e-4)
     assert near == read_fixture(ROOT / FIXTURE).cuts["routing"].near_places
     assert len(near) == 4
+
+
+@pytest.mark.parametrize(
+    "key", [("routed_shared_moe", 2, ""), ("router", 1, "weights"), ("qsa", 3, ""), ("attn_gr_apply", 0, "")]
+)
+def test_an_error_of_one_part_in_two_hundred_is_no_rounding(
+    run: OracleRun, key: tuple[str, int | None, str]
+) -> None:
+    """The experts of this geometry give values of 1e-4, which an absolute 2e-5 would let be wrong by a seventh."""
+    name = rung_name(*key)
+    assert judged(altered(run, key, 3, lambda row: row * np.float32(1.005)))[name] == "differs"
+    assert judged(run)[name] == "agrees"
+
+
+def test_the_room_of_an_operation_is_a_few_times_what_was_seen_and_no_more() -> None:
+    assert {
+        name: share
+        for name, share in parity_tolerances.BY_RUNG.items()
+        if not 2.9 * share.seen <= share.of_rms <= 5 * share.seen
+    } == {}
+    assert all(share.reason for share in parity_tolerances.BY_RUNG.values())
+
+
+def test_every_float_array_of_upstream_has_a_room_of_its_own() -> None:
+    listed = set(parity_tolerances.BY_RUNG) | parity_tolerances.COPIES
+    held = {
+        (array.stage, array.part)
+        for case in CASES
+        for array in read_fixture(ROOT / case.id).arrays
+        if array.dtype == "f32" and array.origin == UPSTREAM
+    }
+    assert held - listed == set()
+
+
+@pytest.mark.parametrize(
+    ("stage", "part", "array", "atol"),
+    [
+        ("gdn", "", np.full(4, 0.5, np.float32), 2e-5),
+        ("gdn", "", np.full(4, 0.01, np.float32), 4e-7),
+        ("gdn", "", np.array([3, -4], np.float32) / 100, 4e-5 * np.sqrt(12.5) / 100),
+        ("gdn", "", np.zeros(4, np.float32), 0.0),
+        ("qsa", "index_scores", np.full(4, 10, np.float32), 6e-5),
+        ("embedding", "", np.ones(4, np.float32), 0.0),
+        ("gdn", "of nobody", np.ones(4, np.float32), 0.0),
+        ("router", "ids", np.ones(4, np.int64), 0.0),
+    ],
+)
+def test_the_absolute_room_follows_the_size_of_the_array(
+    stage: str, part: str, array: np.ndarray, atol: float
+) -> None:
+    found = parity_tolerances.parity_tolerance(stage, part, array)
+    assert found.atol == pytest.approx(atol, rel=1e-6)
+    assert found.rtol == (2e-5 if stage in {"gdn", "qsa"} and part != "of nobody" else 0.0)
