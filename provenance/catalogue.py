@@ -58,7 +58,6 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.impl.stores.single",
     "assay.impl.stores.shard_index",
     "assay.impl.stores.strict_json",
-    "assay.provenance.captures.cuts",
     "assay.provenance.captures.installed",
     "assay.provenance.gates.parity",
     "assay.provenance.captures.regenerate",

@@ -5,39 +5,28 @@ How many choices were too near to ask parity of is a claim of its own: a record 
 
 import heapq
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from assay.provenance.captures.arrays import OpenCapture
 from assay.provenance.captures.tolerances import NEAR_CUT
-from assay.spec.clauses import Authority, declare
 from assay.spec.documents.fixture import CutStatistics, Fixture
-from assay.spec.errors import Finding
-
-STATED: Final = declare(
-    "parity.oracle-upstream.cuts", Authority.RULE,
-    "The cuts that a fixture states, near ones and ties among them, are those that its scores and logits have.",
-    source="AFN-017: upstream is no authority for ties", cause="a record edited by hand, or counted with another budget",
-    fix="`assay capture --check` shows what upstream gives",
-)  # fmt: skip
 
 
-def cut_faults(case: str, fixture: Fixture, capture: OpenCapture) -> list[Finding]:
-    """Returns one finding for each kind of cut whose stated figures are not those of the arrays."""
+def other_cuts(fixture: Fixture, capture: OpenCapture) -> list[tuple[str, str, str | None]]:
+    """Returns (kind, counted, stated) of each kind of cut whose stated figures are not those of the arrays."""
     text = fixture.configuration
     taken = {
         "selection": ("qsa", "index_scores", text["indexer_budget"] // text["indexer_compress_ratio"]),
         "routing": ("router", "logits", text["num_experts_per_tok"]),
     }
-    faults = []
+    found = []
     for kind, (stage, part, size) in taken.items():
         counted, stated = _counted(capture, stage, part, size), fixture.cuts.get(kind)
         if stated != counted:
-            where = f"{case}: cuts.{kind}"
-            got = None if stated is None else _figures(stated)
-            faults.append(Finding.of(STATED, "parity", where, expected=_figures(counted), got=got))
-    return faults
+            found.append((kind, _figures(counted), None if stated is None else _figures(stated)))
+    return found
 
 
 def _counted(capture: OpenCapture, stage: str, part: str, size: int) -> CutStatistics:

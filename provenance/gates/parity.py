@@ -29,6 +29,12 @@ NEAR: Final = declare(
     "Selections past the budget are captured with gaps above 1e-4, so that parity is asked of every one of them.",
     source="AFN-017: upstream is no authority for ties", cause="inputs of a case that were changed without a search",
 )  # fmt: skip
+CUTS: Final = declare(
+    "parity.oracle-upstream.cuts", Authority.RULE,
+    "The cuts that a fixture states, near ones and ties among them, are those that its scores and logits have.",
+    source="AFN-017: upstream is no authority for ties", cause="a record edited by hand, or counted with another budget",
+    fix="`assay capture --check` shows what upstream gives",
+)  # fmt: skip
 SHOWN_FINDINGS: Final = 20
 CAPTURED_ON: Final = ("x86_64", "AMD64")
 """Machines whose plain kernels the captures came from; another one agrees in value and not in bits."""
@@ -110,10 +116,19 @@ def _shipped() -> set[str]:
     return {f"{path.parent.name}/{path.name}" for path in root.glob("*/*") if path.is_dir()}
 
 
+def cut_faults(case: str, fixture: Any, capture: Any) -> list[Finding]:
+    """Returns a finding for each kind of cut that a fixture states otherwise than its own arrays have it."""
+    from assay.provenance.captures.cuts import other_cuts
+
+    return [
+        Finding.of(CUTS, "parity", f"{case}: cuts.{kind}", expected=counted, got=stated)
+        for kind, counted, stated in other_cuts(fixture, capture)
+    ]
+
+
 def _stated_cuts(case: str) -> list[Finding]:
     from assay.impl.captures.fixtures import read_fixture
     from assay.provenance.captures.arrays import OpenCapture
-    from assay.provenance.captures.cuts import cut_faults
 
     path = fixture_path("captures", *case.split("/"))
     return cut_faults(case, read_fixture(path), OpenCapture(path))

@@ -9,13 +9,12 @@ from assay.impl.captures.fixtures import read_fixture
 from assay.oracles import weights as oracle_weights
 from assay.provenance.captures import parity_tolerances
 from assay.provenance.captures.arrays import OpenCapture
-from assay.provenance.captures.cuts import cut_faults
 from assay.provenance.captures.geometries import CASES, GEOMETRIES
 from assay.provenance.captures.oracle_run import OracleRun, committed_history, run_oracles
 from assay.provenance.captures.parity import compare_case, compare_cases, summary
 from assay.provenance.captures.weights import counter_values, name_role, named_weight, role_weight
 from assay.provenance.gates.base import GateContext
-from assay.provenance.gates.parity import fixtures_provenance, oracle_upstream
+from assay.provenance.gates.parity import cut_faults, fixtures_provenance, oracle_upstream
 from assay.provenance.paths import fixture_path
 from assay.spec.documents.measurements import LadderMeasurement
 from assay.spec.origins import SOURCES, UPSTREAM, UPSTREAM_NAMES
