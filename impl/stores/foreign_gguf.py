@@ -14,7 +14,7 @@ from typing import Any, Final
 from assay.impl.stores.blocks import GGML
 from assay.impl.stores.extents import StoreFile
 from assay.impl.stores.gguf import Gguf, Tensor, read_gguf
-from assay.impl.stores.gguf_rules import judge_gguf
+from assay.impl.stores.gguf_rules import judge_gguf, split_unknown
 from assay.impl.stores.strict_json import same_json
 from assay.spec.clauses import Authority, declare
 from assay.spec.contract import Contract
@@ -60,7 +60,7 @@ def judge_gguf_folder(judgement: Judgement, folder: Path, names: Sequence[str], 
                 Finding(one.code, "headers", f"{name}: {one.where}", one.expected, one.got, one.hint)
                 for one in judge_gguf(directory)
             ]
-    judgement.judged("headers", faults)
+    judgement.judged("headers", *split_unknown(faults))
     main = next(
         (directory for _, directory in files if directory.value("general.architecture") is not None), None
     )

@@ -5,7 +5,7 @@ records are sorted by offset first, because the order of the directory says noth
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Final
 
@@ -77,6 +77,14 @@ def judge_gguf(gguf: Gguf, extent: Extent | None = None) -> list[Finding]:
     if extent is not None and not findings:
         findings += islice(_padding(gguf, extent), MAX_FINDINGS)
     return findings
+
+
+def split_unknown(findings: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
+    """Returns faults, and gaps: that a type is newer than the table here says nothing against somebody else's file."""
+    found = list(findings)
+    return [one for one in found if one.code != TENSOR_TYPE], [
+        one for one in found if one.code == TENSOR_TYPE
+    ]
 
 
 def _metadata(gguf: Gguf) -> Iterator[Finding]:

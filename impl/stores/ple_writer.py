@@ -179,11 +179,12 @@ def _write_runs(
     most = max(1, _RUN_BYTES // stride)
     while place < len(chosen):
         first = chosen[place]
-        pages: list[bytes] = []
-        while len(pages) < most and place < len(chosen) and chosen[place] == first + len(pages):
-            pages.append(_page(geometry, chosen[place], encode))
-            place += 1
-        data = b"".join(pages) if len(pages) > 1 else pages[0]
+        parts: list[bytes | bytearray | memoryview] = []
+        count = 0
+        while count < most and place < len(chosen) and chosen[place] == first + count:
+            parts += _page(geometry, chosen[place], encode)
+            place, count = place + 1, count + 1
+        data = b"".join(parts)  # the one copy: a run is hashed and written as it lies
         draft.write(start + geometry.payload_offset + first * stride, data)
         payload.update(data)
         yield _Run(first, stride, data)
@@ -195,7 +196,8 @@ def _page_digests(run: _Run) -> tuple[int, bytes]:
     return run.first, b"".join(hashlib.sha256(view[one : one + run.stride]).digest() for one in places)
 
 
-def _page(geometry: PleGeometry, page: int, encode: EncodeRows) -> bytes:
+def _page(geometry: PleGeometry, page: int, encode: EncodeRows) -> tuple[bytes | bytearray | memoryview, ...]:
+    """Returns header, rows and padding of one page."""
     first, count = page * geometry.rows_per_page, geometry.valid_rows(page)
     rows = encode(first, count)
     wanted = count * geometry.codec.row_bytes
@@ -210,4 +212,4 @@ def _page(geometry: PleGeometry, page: int, encode: EncodeRows) -> bytes:
             )
         )
     header = geometry.page_header(page)
-    return b"".join((header, rows, bytes(geometry.page_stride - len(header) - wanted)))
+    return header, rows, bytes(geometry.page_stride - len(header) - wanted)

@@ -31,11 +31,16 @@ class Steps:
 
     def part(self) -> Callable[[int, int], None]:
         """Returns what takes the progress of a part of the step: its bytes done so far, and in all."""
-        last = 0
+        return increments(self.advance)
 
-        def progress(done: int, _total: int) -> None:
-            nonlocal last
-            self.advance(done - last)
-            last = done
 
-        return progress
+def increments(advance: Callable[[int], object]) -> Callable[[int, int], None]:
+    """Turns bytes done so far into bytes done since the last call."""
+    last = 0
+
+    def progress(done: int, _total: int) -> None:
+        nonlocal last
+        advance(done - last)
+        last = done
+
+    return progress

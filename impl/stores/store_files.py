@@ -5,7 +5,6 @@ the private seam, and then only by relations, since nothing here says what its c
 """
 
 import json
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +31,7 @@ from assay.impl.stores.ple_rules import FAMILY as PLE_FAMILY
 from assay.impl.stores.ple_store import PleStore, judge_ple_store
 from assay.impl.stores.ple_tables import QWEN4EXP_ROWS
 from assay.impl.stores.publication import publish
+from assay.impl.stores.steps import increments
 from assay.impl.stores.strict_json import read_json_object
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import AdmissionError, AssayError, Finding
@@ -86,7 +86,9 @@ def judge_expert_payload(
 ) -> None:
     """Reads the whole payload of an expert store whose manifest was accepted."""
     with _display(options, "payload", manifest.data_bytes) as advance:
-        found = ExpertStore(extent, manifest).verify_all(max(2, options.jobs), _steps(advance), derive=False)
+        found = ExpertStore(extent, manifest).verify_all(
+            max(2, options.jobs), increments(advance), derive=False
+        )
     judgement.judged(f"{prefix}payload", found.findings)
     judgement.facts["payloadSha256"] = found.payload_sha256.hex()
 
@@ -126,7 +128,7 @@ def _judge_pages(store: PleStore, judgement: Judgement, options: JudgeOptions, p
         # Starting processes costs more than a small store.
         jobs = options.jobs if store.geometry.payload_bytes > 1 << 28 else 1
         found = store.verify_all(
-            2, _steps(advance), jobs=jobs, judged_before=state.judged, checkpoint=state.save
+            2, increments(advance), jobs=jobs, judged_before=state.judged, checkpoint=state.save
         )
     state.clear()
     judgement.judged(f"{prefix}payload", found.findings)
@@ -274,15 +276,3 @@ def _ple_facts(geometry: PleGeometry) -> dict[str, Any]:
 
 def _display(options: JudgeOptions, title: str, total: int) -> Any:
     return options.progress(title, total) if options.progress is not None else nullcontext(lambda _: None)
-
-
-def _steps(advance: Callable[[int], None]) -> Callable[[int, int], None]:
-    """Turns bytes done so far into bytes done since the last call."""
-    last = 0
-
-    def progress(done: int, _total: int) -> None:
-        nonlocal last
-        advance(done - last)
-        last = done
-
-    return progress

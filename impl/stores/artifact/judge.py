@@ -4,6 +4,7 @@ An artifact is recognised by the keys that only this project's files have. It is
 nothing of it is interpreted in another way; a file that isn't one is described area by area.
 """
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,7 @@ from assay.impl.stores.expert_store import ExpertStore
 from assay.impl.stores.extents import Extent, StoreFile
 from assay.impl.stores.gguf import Gguf, read_gguf
 from assay.impl.stores.ple_store import PleStore
+from assay.impl.stores.steps import increments
 from assay.spec.errors import Finding
 from assay.spec.judgement import Judgement, JudgeOptions
 
@@ -112,10 +114,16 @@ def _judge_payload(
         )
         judgement.judged("payload", gaps=[gap])
         return
-    place = extent.part(gguf.data_start + experts.offset, experts.bytes or 0, EXPERT_TENSOR)
-    whole = ExpertStore(place, found.experts).verify_all(max(2, options.jobs))
-    place = extent.part(gguf.data_start + rows.offset, rows.bytes or 0, PLE_TENSOR)
-    pages = PleStore.open(place, descriptor.rows, table_budget=0).verify_all(max(2, options.jobs))
+    total = found.experts.data_bytes + descriptor.rows.payload_bytes
+    opened = options.progress("payload", total) if options.progress is not None else nullcontext(_silent)
+    with opened as advance:
+        place = extent.part(gguf.data_start + experts.offset, experts.bytes or 0, EXPERT_TENSOR)
+        whole = ExpertStore(place, found.experts).verify_all(
+            max(2, options.jobs), increments(advance), derive=False
+        )
+        place = extent.part(gguf.data_start + rows.offset, rows.bytes or 0, PLE_TENSOR)
+        store = PleStore.open(place, descriptor.rows, table_budget=0)
+        pages = store.verify_all(max(2, options.jobs), increments(advance))
     judgement.judged("payload", [*whole.findings, *pages.findings])
     judgement.facts |= {
         "expertPayloadSha256": whole.payload_sha256.hex(),
@@ -137,3 +145,7 @@ def record(judgement: Judgement, found: Admission) -> None:
         judgement.facts["densePages"] = [[one.start, one.end] for one in found.owned.warm]
     if found.first is None and found.descriptor.is_structural:
         judgement.not_checked.append("generation: structural admission-only; the fixture has no payload")
+
+
+def _silent(_more: int) -> None:
+    """Shows nothing."""

@@ -17,7 +17,7 @@ from assay.impl.stores.extents import StoreFile
 from assay.impl.stores.foreign import CONVERSION
 from assay.impl.stores.foreign_gguf import ARCHITECTURE, judge_gguf_folder
 from assay.impl.stores.gguf import Gguf, read_gguf
-from assay.impl.stores.gguf_rules import OPAQUE_NAMES, judge_gguf
+from assay.impl.stores.gguf_rules import OPAQUE_NAMES, judge_gguf, split_unknown
 from assay.impl.stores.store_files import CONTRACT, judge_expert_payload, judge_experts, judge_rows
 from assay.spec.contract import Contract
 from assay.spec.errors import Finding
@@ -108,7 +108,7 @@ def _another_model(judgement: Judgement, path: Path, architecture: str | None, c
     with StoreFile.open(path) as file:
         extent = file.extent()
         gguf = read_gguf(extent)
-        judgement.judged("structure", judge_gguf(gguf, extent))
+        judgement.judged("structure", *split_unknown(judge_gguf(gguf, extent)))
     if architecture is None:
         gap = Finding.of(
             CONTRACT, "gguf", "general.architecture", expected="an architecture", got="no such text"

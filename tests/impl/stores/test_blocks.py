@@ -55,8 +55,10 @@ def test_a_row_that_is_not_whole_blocks_has_no_size() -> None:
 
 def test_block_sizes_are_those_of_the_gguf_package() -> None:
     theirs = {int(kind): size for kind, size in gguf.GGML_QUANT_SIZES.items()}
-    assert {kind: (one.elements, one.bytes) for kind, one in GGML.items()} == {
-        kind: theirs[kind] for kind in GGML
+    ours = {kind: (one.elements, one.bytes) for kind, one in GGML.items()}
+    assert ours.keys() - theirs.keys() <= {40, 41}  # an older package lacks the newest
+    assert {kind: size for kind, size in ours.items() if kind in theirs} == {
+        kind: theirs[kind] for kind in ours.keys() & theirs.keys()
     }
 
 

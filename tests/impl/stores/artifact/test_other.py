@@ -8,7 +8,7 @@ from assay.impl.stores.artifact.descriptor import PLE_TENSOR
 from assay.impl.stores.artifact.judge import judge_gguf_path
 from assay.impl.stores.artifact.opened import Artifact, StructuralOnlyError
 from assay.impl.stores.artifact.structural import write_structural
-from assay.impl.stores.blocks import BF16
+from assay.impl.stores.blocks import BF16, Block
 from assay.impl.stores.gguf import Entry
 from assay.impl.stores.gguf_values import ValueType, array, scalar
 from assay.impl.stores.gguf_writer import Planned, plan_gguf, write_gguf
@@ -161,3 +161,23 @@ def test_a_row_store_inside_another_model_is_judged_too(tmp_path: Path) -> None:
     found = judge_gguf_path(tmp_path / "x.gguf", JudgeOptions(is_private=True, with_payload=True))
     assert ("ple-store.page.digest", "pages[8]") in named(found)
     assert found.areas[f"{PLE_TENSOR} payload"] is Verdict.REJECTED
+
+
+@pytest.mark.parametrize(
+    ("architecture", "area", "verdict"),
+    [("qwen4exp", "headers", "inconclusive"), ("llama", "structure", "rejected")],
+)
+def test_a_type_that_is_newer_than_the_table_here_is_no_fault_of_the_file(
+    architecture: str, area: str, verdict: str, tmp_path: Path
+) -> None:
+    entries = [Entry("general.architecture", scalar(STRING, architecture))]
+    newer = {200: Block(200, "newer", 32, 18)}
+    plan = plan_gguf(entries, [Planned("odd.weight", (32, 4), 200)], blocks=newer)
+    path = tmp_path / "q.gguf"
+    path.write_bytes(plan.head + bytes(plan.file_bytes - len(plan.head)))
+    found = judge_gguf_path(path, JudgeOptions())
+    gaps = [(one.code, one.where.removeprefix("q.gguf: "), one.got) for one in found.gaps]
+    assert ("gguf.tensor.type", "odd.weight.type", "200") in gaps
+    assert found.areas[area] is Verdict.INCONCLUSIVE
+    assert found.verdict.value == verdict  # another model is rejected for being one, and for nothing else
+    assert {one.code for one in found.faults} <= {"foreign.gguf.architecture"}
