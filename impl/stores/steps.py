@@ -7,7 +7,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class Steps:
-    """Adds up the advances of one step after another for a display; without one, nothing happens.
+    """Adds up the advances of one step after another for a display, which is told about 500 times a step.
 
     Only one thread may advance: workers hand their answers over first.
     """
@@ -17,16 +17,18 @@ class Steps:
         self._name = ""
         self._done = 0
         self._total = 0
+        self._next = 0
 
     def begin(self, name: str, total: int) -> None:
         """Begins the next step, of `total` bytes."""
-        self._name, self._done, self._total = name, 0, total
+        self._name, self._done, self._total, self._next = name, 0, total, 0
         self.advance(0)
 
     def advance(self, more: int) -> None:
         """Adds bytes to the step."""
         self._done += more
-        if self._progress is not None:
+        if self._progress is not None and (self._done >= self._next or self._done == self._total):
+            self._next = self._done + self._total // 512
             self._progress(self._name, self._done, self._total)
 
     def part(self) -> Callable[[int, int], None]:
