@@ -13,7 +13,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.impl.stores.blocks import AFFINE4, COVER, RANGE
+from assay.impl.stores.blocks import AFFINE4, COVER, RANGE, SOURCE
 from assay.spec.errors import ContractError, Finding
 
 GROUP: Final = 64
@@ -36,12 +36,13 @@ def encode(values: NDArray[np.float32]) -> NDArray[np.uint8]:
 
     Raises:
         ContractError: codec.blocks.cover, for a width that isn't whole groups; codec.affine4.range, for values so
-            large that scale or bias of a group is not finite.
-        ValueError: for values that are not finite, since no group can hold them.
+            large that scale or bias of a group is not finite, and for values that are not finite themselves;
+            codec.affine4.source, for an array that isn't float32 or holds what BF16 can't.
 
     Domain: BF16 values; what MLX computes for a BF16 matrix.
     Source: MLX affine quantisation, mode "affine", bits 4, group 64.
     """
+    _check_array(values, np.float32)
     width = values.shape[-1]
     if width % GROUP or not width:
         raise ContractError(
@@ -53,9 +54,13 @@ def encode(values: NDArray[np.float32]) -> NDArray[np.uint8]:
                 got=f"{width}, which leaves {width % GROUP}",
             )
         )
-    if not np.isfinite(values).all():
-        raise ValueError("values must be finite")
-    groups = np.ascontiguousarray(values, dtype=np.float32).reshape(-1, GROUP)
+    groups = np.ascontiguousarray(values).reshape(-1, GROUP)
+    finite = np.isfinite(groups).all(axis=1)
+    if not finite.all():
+        raise _range(int(np.argmin(finite)), "finite values", "NaN or infinity")
+    exact = (groups.view(np.uint32) & np.uint32(0xFFFF) == 0).all(axis=1)
+    if not exact.all():
+        raise _error(SOURCE, f"group {int(np.argmin(exact))}", "values that BF16 holds exactly", "more bits")
     with np.errstate(over="ignore", invalid="ignore"):
         codes, scales, biases = quantise(groups)
         rounded = from_bf16(to_bf16(np.stack([scales, biases])))
@@ -63,14 +68,10 @@ def encode(values: NDArray[np.float32]) -> NDArray[np.uint8]:
     usable = np.isfinite(rounded).all(axis=0) & np.isfinite(last)
     if not usable.all():
         place = int(np.argmin(usable))
-        raise ContractError(
-            Finding.of(
-                RANGE,
-                "codec",
-                f"group {place}",
-                expected="a finite scale and bias in BF16",
-                got=f"values in {groups[place].min()}..{groups[place].max()}",
-            )
+        raise _range(
+            place,
+            "a finite scale and bias in BF16",
+            f"values in {groups[place].min()}..{groups[place].max()}",
         )
     blocks = np.empty((len(groups), GROUP_BYTES), dtype=np.uint8)
     blocks[:, :32] = codes[:, 0::2] | codes[:, 1::2] << np.uint8(4)
@@ -108,8 +109,10 @@ def decode(blocks: NDArray[np.uint8], source: Source = "f32") -> NDArray[np.floa
         float32 [..., n * 64].
 
     Raises:
-        ContractError: codec.blocks.cover, for a run of bytes that isn't whole blocks.
+        ContractError: codec.blocks.cover, for a run of bytes that isn't whole blocks; codec.affine4.source, for what is
+            no array of bytes.
     """
+    _check_array(blocks, np.uint8)
     size = blocks.shape[-1]
     if size % GROUP_BYTES:
         raise ContractError(
@@ -132,6 +135,24 @@ def decode(blocks: NDArray[np.uint8], source: Source = "f32") -> NDArray[np.floa
     else:
         values = codes * scales + biases
     return values.reshape(*blocks.shape[:-1], size // GROUP_BYTES * GROUP)
+
+
+def _check_array(values: object, dtype: type[np.generic]) -> None:
+    if not isinstance(values, np.ndarray) or values.dtype != dtype or not values.ndim:
+        kind = (
+            f"{values.dtype} {list(values.shape)}"
+            if isinstance(values, np.ndarray)
+            else type(values).__name__
+        )
+        raise _error(SOURCE, "array", f"{np.dtype(dtype)} with at least one dimension", kind)
+
+
+def _range(group: int, expected: str, got: str) -> ContractError:
+    return _error(RANGE, f"group {group}", expected, got)
+
+
+def _error(code: str, where: str, expected: str, got: str) -> ContractError:
+    return ContractError(Finding.of(code, "codec", where, expected=expected, got=got))
 
 
 def interleave(

@@ -33,6 +33,14 @@ RANGE: Final = declare(
     source="ExpertMajor v2, storage formats; the range of BF16",
     cause="values near the end of the range of BF16, which no group of 16 levels can hold",
 )
+SOURCE: Final = declare(
+    "codec.affine4.source",
+    Authority.FORM,
+    "Values to encode are float32 that BF16 holds exactly; blocks to decode are bytes.",
+    source="ExpertMajor v2, storage formats: a group keeps its scale and bias in BF16",
+    cause="values of a float32 checkpoint, which MLX would give float32 scales, or an array of another type",
+    fix="round to BF16 first, and say so",
+)
 
 
 @dataclass(frozen=True, slots=True)

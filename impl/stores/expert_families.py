@@ -6,9 +6,19 @@ A family says which geometry a store may have; it isn't the container's version 
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from assay.impl.stores.arguments import integer
 from assay.impl.stores.blocks import AFFINE4, AFFINE4_WIDE, GGML, PLAIN_TYPES, ROUTED_TYPES, Block
 from assay.impl.stores.expert_layout import LayerShape, Storage
+from assay.spec.clauses import Authority, declare
+from assay.spec.errors import ContractError, Finding
 
+PRIVATE_FAMILY: Final = declare(
+    "expert-store.private-family",
+    Authority.FORM,
+    "A private family has an id from 0x80000000 up, of 32 bits.",
+    source="assay: private families",
+    cause="the id of a public family, or one that no header can hold",
+)
 PRIVATE_BASE: Final = 0x80000000
 """First private family id; public ids are below."""
 
@@ -92,10 +102,14 @@ def private_expert_family(number: int, profile: str, geometry: ExpertGeometry | 
         geometry: its exact geometry; None accepts any that keeps the relations, for a lone file.
 
     Raises:
-        ValueError: for an id below 0x80000000 or beyond 32 bits.
+        ContractError: expert-store.private-family, for an id below 0x80000000 or beyond 32 bits.
     """
-    if not PRIVATE_BASE <= number < 1 << 32:
-        raise ValueError(f"{number:#x} is not a private family id")
+    if integer(number) is None or not PRIVATE_BASE <= number < 1 << 32:
+        raise ContractError(
+            Finding.of(
+                PRIVATE_FAMILY, "expert-store", "family", expected="0x80000000..0xffffffff", got=number
+            )
+        )
     return ExpertFamily(
         number,
         f"private {number:#x}",

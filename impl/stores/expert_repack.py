@@ -22,7 +22,7 @@ from assay.impl.stores.expert_layout import (
     plan_manifest,
 )
 from assay.impl.stores.expert_store import ExpertStore, RecordDigests
-from assay.impl.stores.expert_writer import check_written_store, fill_expert_store
+from assay.impl.stores.expert_writer import check_plan, check_written_store, fill_expert_store
 from assay.impl.stores.extents import SYSTEM, Extent, Filesystem, StoreFile
 from assay.impl.stores.gguf import Gguf, Tensor, read_gguf
 from assay.impl.stores.gguf_rules import judge_gguf
@@ -111,6 +111,7 @@ def repack(
             layers=[_shape(layer, routed, family) for layer in layers],
             source=Source(len(gguf.tensors), extent.size, digest),
         )
+        check_plan(manifest, family)
         kept = [tensor for tensor in gguf.tensors if not _ROUTED.fullmatch(tensor.name)]
         planned = [Planned(one.name, one.dimensions, one.type_id) for one in kept]
         planned.append(Planned(STORE_NAME, (manifest.header.store_bytes,), GGML_I8))

@@ -1,13 +1,15 @@
 """Writer of ExpertMajor v2: streams components, hashes on the way, signs at the end."""
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from assay.impl.stores.arguments import readable
 from assay.impl.stores.background_hash import BackgroundHash
 from assay.impl.stores.expert_families import ExpertFamily
 from assay.impl.stores.expert_layout import NO_DIGEST, ROLES, Layer, Manifest, pack_manifest, sign
-from assay.impl.stores.expert_rules import STAGE, ExpectedSource
+from assay.impl.stores.expert_rules import STAGE, ExpectedSource, judge_header, judge_manifest
 from assay.impl.stores.expert_store import ExpertStore, RecordDigests
 from assay.impl.stores.extents import SYSTEM, Extent, Filesystem
 from assay.impl.stores.publication import Draft, publish
@@ -22,6 +24,13 @@ SUPPLY: Final = declare(
     cause="a source tensor of another shape or type than planned",
 )
 
+PLAN: Final = declare(
+    "expert-store.plan",
+    Authority.FORM,
+    "Every number of a planned store fits its field.",
+    source="ExpertMajor v2, header and descriptors",
+    cause="counts or sizes that are negative, fractional or beyond the field",
+)
 _JOINED_BYTES: Final = 1 << 18
 Components = Callable[[Layer, int, int], bytes | bytearray | memoryview]
 """(layer, role, expert) -> the bytes of that component; asked for in the order of the store."""
@@ -64,17 +73,9 @@ def _write_records(
             parts = []
             for role, one in enumerate(layer.components):
                 data = components(layer, role, expert)
-                if memoryview(data).nbytes != one.expert_bytes:
-                    raise ContractError(
-                        Finding.of(
-                            SUPPLY,
-                            STAGE,
-                            f"layer {layer.layer_id} {ROLES[role]} expert {expert}",
-                            expected=f"{one.expert_bytes} bytes",
-                            got=f"{memoryview(data).nbytes} bytes",
-                        )
-                    )
-                parts.append(data)
+                where = f"layer {layer.layer_id} {ROLES[role]} expert {expert}"
+                view = readable(data, one.expert_bytes, where, SUPPLY)
+                parts.append(data if isinstance(data, bytes) else view)
             place = start + layer.data_offset + expert * layer.record_bytes
             # Joining costs a copy, and a system call costs more than copying a small record.
             for part in parts if layer.record_bytes > _JOINED_BYTES else [b"".join(parts)]:
@@ -89,6 +90,25 @@ def fill_structural_store(draft: Draft, start: int, manifest: Manifest) -> Manif
     signed = sign(manifest, NO_DIGEST)
     draft.write(start, pack_manifest(signed))
     return signed
+
+
+def check_plan(manifest: Manifest, family: ExpertFamily) -> None:
+    """Raises unless a planned store would be opened as one of its family: no payload is written for nothing.
+
+    Raises:
+        ContractError: the first of `judge_expert_store`, or expert-store.plan, for a number that no field can hold.
+    """
+    try:
+        signed = sign(manifest, NO_DIGEST)
+        table = pack_manifest(signed)
+    except struct.error as error:
+        raise ContractError(
+            Finding.of(PLAN, STAGE, "manifest", expected="unsigned numbers of 32 and 64 bits", got=error)
+        ) from None
+    findings = judge_header(signed.header, family, manifest.header.store_bytes)
+    findings += judge_manifest(signed, table, family)
+    if findings:
+        raise ContractError(findings[0])
 
 
 def write_expert_store(
@@ -111,10 +131,12 @@ def write_expert_store(
         The digest of each record, or None for a structural store.
 
     Raises:
-        ContractError: expert-store.supply.
+        ContractError: expert-store.*, before anything is created, for a plan that the family doesn't allow; then
+            expert-store.supply.
         PublicationError: publish.<step>.
         AdmissionError: what the verifier finds in the reopened file.
     """
+    check_plan(manifest, family)
     written: list[Manifest] = []
     digests: list[RecordDigests | None] = []
 

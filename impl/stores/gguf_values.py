@@ -9,6 +9,17 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from assay.spec.clauses import Authority, declare
+from assay.spec.errors import ContractError, Finding
+
+UNWRITABLE: Final = declare(
+    "gguf.write.value",
+    Authority.FORM,
+    "A value to write fits its type: a number its range, a truth value BOOL, Unicode text STRING.",
+    source="GGUF v3 format",
+    cause="a number of another type, or text with a lone surrogate",
+)
+
 
 class ValueType(IntEnum):
     """GGUF value type codes."""
@@ -100,13 +111,11 @@ def scalar(kind: ValueType, value: float | bool | str) -> Value:
     """Makes a value of one element.
 
     Raises:
-        ValueError: when the value doesn't fit the type.
+        ContractError: gguf.write.value, when the value doesn't fit the type.
     """
     if kind is ValueType.ARRAY:
-        raise ValueError("an array is made by `array`")
+        raise _unwritable("a type of one element (`array` makes arrays)", kind.name)
     if kind is ValueType.STRING:
-        if not isinstance(value, str):
-            raise ValueError(f"{value!r} is not text")
         return Value(kind, None, 1, _text(value))
     return Value(kind, None, 1, _packed(kind, [value]))
 
@@ -115,14 +124,12 @@ def array(kind: ValueType, values: list[float] | list[int] | list[bool] | list[s
     """Makes an array of one element type.
 
     Raises:
-        ValueError: when a value doesn't fit the type, or for an array of arrays.
+        ContractError: gguf.write.value, when a value doesn't fit the type, or for an array of arrays.
     """
     if kind is ValueType.ARRAY:
-        raise ValueError("an array of arrays is not written")
+        raise _unwritable("elements that are no arrays", "an array of arrays")
     if kind is ValueType.STRING:
-        if not all(isinstance(one, str) for one in values):
-            raise ValueError("every element must be text")
-        return Value(ValueType.ARRAY, kind, len(values), b"".join(_text(str(one)) for one in values))
+        return Value(ValueType.ARRAY, kind, len(values), b"".join(_text(one) for one in values))
     return Value(ValueType.ARRAY, kind, len(values), _packed(kind, list(values)))
 
 
@@ -135,22 +142,27 @@ def encoded(value: Value) -> bytes:
 
 
 def _packed(kind: ValueType, values: list[object]) -> bytes:
-    if kind is ValueType.BOOL:
-        if not all(isinstance(one, bool) for one in values):
-            raise ValueError(f"{values!r} is not of type BOOL")
-    elif any(isinstance(one, (bool, str)) for one in values):
-        raise ValueError(f"{values!r} is not of type {kind.name}")
-    try:
-        return struct.pack(f"<{len(values)}{FORMATS[kind]}", *values)
-    except (struct.error, OverflowError) as error:
-        raise ValueError(f"{values!r} is not of type {kind.name}: {error}") from None
+    for one in values:
+        if isinstance(one, bool) is not (kind is ValueType.BOOL) or isinstance(one, str):
+            raise _unwritable(f"a value of type {kind.name}", one)
+        try:
+            struct.pack(f"<{FORMATS[kind]}", one)
+        except (struct.error, OverflowError):
+            raise _unwritable(f"a value of type {kind.name}", one) from None
+    return struct.pack(f"<{len(values)}{FORMATS[kind]}", *values)
 
 
-def _text(value: str) -> bytes:
+def _unwritable(expected: str, got: object) -> ContractError:
+    return ContractError(Finding.of(UNWRITABLE, "gguf", "value", expected=expected, got=got))
+
+
+def _text(value: object) -> bytes:
+    if not isinstance(value, str):
+        raise _unwritable("a value of type STRING", value)
     try:
         data = value.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise ValueError(f"{value!r} is not Unicode text: {error.reason}") from None
+    except UnicodeEncodeError:
+        raise _unwritable("Unicode text", value) from None
     return struct.pack("<Q", len(data)) + data
 
 

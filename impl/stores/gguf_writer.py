@@ -5,20 +5,30 @@ page of the file. The file ends on its alignment; all padding is zero.
 """
 
 import struct
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from assay.impl.stores.arguments import integer
 from assay.impl.stores.blocks import GGML, Block, row_bytes
 from assay.impl.stores.extents import SYSTEM, Extent, Filesystem
 from assay.impl.stores.gguf import DEFAULT_ALIGNMENT, MAX_NAME_BYTES, MAX_RANK, Entry, align_up, read_gguf
 from assay.impl.stores.gguf_rules import judge_gguf
 from assay.impl.stores.gguf_values import ValueType, encoded
 from assay.impl.stores.publication import Draft, publish
+from assay.spec.clauses import Authority, declare
 from assay.spec.errors import AdmissionError, ContractError, Finding
 
 GGML_I8: Final = 24
+PLAN: Final = declare(
+    "gguf.write.plan",
+    Authority.FORM,
+    "A planned file has names, dimensions and alignments that every reader accepts, and each name once.",
+    source="GGUF v3 format",
+    cause="a tensor without a name, a shape with a zero, or an alignment that is no power of two",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +83,22 @@ def plan_gguf(
         metadata: the encoded entries, to copy another file's metadata verbatim; must encode `entries`.
 
     Raises:
-        ContractError: codec.blocks.cover, for a row that isn't whole blocks.
-        ValueError: for an unusable general.alignment, name, rank, dimension or page.
+        ContractError: codec.blocks.cover, for a row that isn't whole blocks; codec.type.known; gguf.write.plan, for an
+            unusable general.alignment, name, rank, dimension or page, or a name that stands twice.
     """
     for tensor in tensors:
         _check(tensor)
+    for names in ([tensor.name for tensor in tensors], [entry.key for entry in entries]):
+        twice = next((name for name, count in Counter(names).items() if count > 1), None)
+        if twice is not None:
+            raise _error(twice, "a name that stands once", "one that stands twice")
     alignment = DEFAULT_ALIGNMENT
     for entry in entries:
         if entry.key == "general.alignment":
             number = entry.value.python()
             is_power = isinstance(number, int) and 1 <= number <= 1 << 30 and not number & (number - 1)
             if entry.value.type is not ValueType.UINT32 or not isinstance(number, int) or not is_power:
-                raise ValueError(f"general.alignment {entry.value.shown()}")
+                raise _error(entry.key, "UINT32, a power of two up to 2^30", entry.value.shown())
             alignment = number
     body = metadata if metadata is not None else b"".join(_entry(entry) for entry in entries)
     sizes = tuple(_bytes(tensor, blocks) for tensor in tensors)
@@ -165,22 +179,32 @@ def _entry(entry: Entry) -> bytes:
 def _check(tensor: Planned) -> None:
     where = tensor.name
     if not 1 <= len(tensor.dimensions) <= MAX_RANK:
-        raise ValueError(f"{where!r} has {len(tensor.dimensions)} dimensions, not 1..{MAX_RANK}")
-    if any(not 1 <= extent < 1 << 63 for extent in tensor.dimensions):
-        raise ValueError(f"{where!r} has a dimension outside 1..2^63 - 1: {tensor.dimensions}")
-    page = tensor.page or 1
-    if page < 1 or page & (page - 1):
-        raise ValueError(f"{where!r} asks for pages of {page}, which is no power of two")
+        raise _error(where, f"1..{MAX_RANK} dimensions", len(tensor.dimensions))
+    size = 1
+    for extent in tensor.dimensions:
+        number = integer(extent)
+        if number is None or not 1 <= number < 1 << 63:
+            raise _error(where, "dimensions in 1..2^63 - 1", tensor.dimensions)
+        size *= number
+    if size >= 1 << 63:
+        raise _error(where, "fewer than 2^63 values", tensor.dimensions)
+    page = integer(tensor.page or 1)
+    if page is None or page < 1 or page & (page - 1):
+        raise _error(where, "pages of a power of two", tensor.page)
 
 
 def _name(text: str) -> bytes:
     try:
         data = text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise ValueError(f"{text!r} is not Unicode text: {error.reason}") from None
+        raise _error(text, "Unicode text", error.reason) from None
     if not 1 <= len(data) <= MAX_NAME_BYTES:
-        raise ValueError(f"a name of {len(data)} bytes, not 1..{MAX_NAME_BYTES}")
+        raise _error(text, f"a name of 1..{MAX_NAME_BYTES} bytes", f"{len(data)} bytes")
     return struct.pack("<Q", len(data)) + data
+
+
+def _error(where: str, expected: object, got: object) -> ContractError:
+    return ContractError(Finding.of(PLAN, "gguf", where, expected=expected, got=got))
 
 
 def _bytes(tensor: Planned, blocks: dict[int, Block]) -> int:

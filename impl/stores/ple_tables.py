@@ -7,8 +7,17 @@ from typing import Final
 
 from assay.impl.stores.blocks import Block, row_bytes
 from assay.impl.stores.gguf import align_up
-from assay.impl.stores.ple_layout import PleGeometry, RowCodec, RowTable
+from assay.impl.stores.ple_layout import STAGE, PleGeometry, RowCodec, RowTable
+from assay.spec.clauses import Authority, declare
+from assay.spec.errors import ContractError, Finding
 
+ROOM: Final = declare(
+    "ple-store.page.room",
+    Authority.RULE,
+    "A page has room for its header and at least one row.",
+    source="PLE rows v1, page layout",
+    cause="a page size that is smaller than a row",
+)
 HASH_ID: Final = "SplitMix64-Qwen4Exp-v1"
 
 QWEN4EXP_ROWS: Final = RowTable(
@@ -56,11 +65,15 @@ def paged(table: RowTable, codec: RowCodec, page_bytes: int) -> PleGeometry:
     """Returns the geometry with as many rows in a page of `page_bytes` as fit.
 
     Raises:
-        ValueError: when not even one row fits beside the page header.
+        ContractError: ple-store.page.room, when not even one row fits beside the page header.
     """
     rows = (page_bytes - 64) // codec.row_bytes
     if rows < 1:
-        raise ValueError(f"a row of {codec.row_bytes} bytes doesn't fit into a page of {page_bytes}")
+        raise ContractError(
+            Finding.of(
+                ROOM, STAGE, "page_bytes", expected=f"at least {64 + codec.row_bytes} bytes", got=page_bytes
+            )
+        )
     return PleGeometry(table, codec, min(rows, table.rows), max(4096, page_bytes))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from assay.impl.stores.arguments import integer, readable
 from assay.impl.stores.background_hash import BackgroundHash
 from assay.impl.stores.extents import SYSTEM, Extent, Filesystem
 from assay.impl.stores.overlap import in_order
@@ -20,7 +21,7 @@ from assay.impl.stores.ple_layout import (
     expected_header,
     pack_ple_header,
 )
-from assay.impl.stores.ple_rules import manifest_hash
+from assay.impl.stores.ple_rules import ROW, manifest_hash
 from assay.impl.stores.ple_store import PleStore
 from assay.impl.stores.publication import Draft, publish
 from assay.spec.clauses import Authority, declare
@@ -67,7 +68,7 @@ def fill_ple_store(
     check_geometry(geometry)
     payload_sha256 = hashlib.sha256().digest()
     if encode is not None:
-        chosen = range(geometry.page_count) if only_pages is None else sorted(only_pages)
+        chosen = range(geometry.page_count) if only_pages is None else _pages(geometry, only_pages)
         threads = 2 if len(chosen) * geometry.page_stride > 8 * _RUN_BYTES else 1
         with BackgroundHash() as payload:
             runs = _write_runs(draft, start, geometry, chosen, encode, payload)
@@ -166,6 +167,21 @@ class _Run:
     data: bytes
 
 
+def _pages(geometry: PleGeometry, only_pages: Collection[int]) -> list[int]:
+    """Returns the pages of a stand-in in order.
+
+    Raises:
+        ContractError: ple-store.row, for a page outside the store.
+    """
+    for page in only_pages:
+        number = integer(page)
+        if number is None or not 0 <= number < geometry.page_count:
+            raise ContractError(
+                Finding.of(ROW, STAGE, "only_pages", expected=f"0..{geometry.page_count - 1}", got=page)
+            )
+    return sorted(only_pages)
+
+
 def _write_runs(
     draft: Draft,
     start: int,
@@ -201,15 +217,6 @@ def _page(geometry: PleGeometry, page: int, encode: EncodeRows) -> tuple[bytes |
     first, count = page * geometry.rows_per_page, geometry.valid_rows(page)
     rows = encode(first, count)
     wanted = count * geometry.codec.row_bytes
-    if memoryview(rows).nbytes != wanted:
-        raise ContractError(
-            Finding.of(
-                SUPPLY,
-                STAGE,
-                f"rows {first}..{first + count - 1}",
-                expected=f"{wanted} bytes",
-                got=f"{memoryview(rows).nbytes} bytes",
-            )
-        )
+    rows = readable(rows, wanted, f"rows {first}..{first + count - 1}", SUPPLY)
     header = geometry.page_header(page)
     return header, rows, bytes(geometry.page_stride - len(header) - wanted)

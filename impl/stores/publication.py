@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from assay.impl.stores.arguments import readable
 from assay.impl.stores.extents import SYSTEM, Extent, Filesystem, StoreFile, system_words
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import AssayError, Finding
@@ -89,8 +90,9 @@ class Draft:
 
         Raises:
             PublicationError: publish.write.
+            ContractError: publish.write, for data that is no contiguous buffer.
         """
-        view = memoryview(data).cast("B")
+        view = readable(data, None, self.path.name, WRITE)
         if offset < 0 or len(view) > self.size - offset:
             raise _error(
                 WRITE, self.path.name, f"bytes inside {self.size}", f"{len(view)} bytes from {offset}"

@@ -42,7 +42,7 @@ from assay.impl.stores.row_shards import RowShards
 from assay.impl.stores.steps import Progress, Steps
 from assay.impl.stores.target import STAGE, check_space, check_target
 from assay.spec.clauses import Authority, declare
-from assay.spec.errors import AdmissionError, Finding
+from assay.spec.errors import AdmissionError, ContractError, Finding
 
 PAGE_BYTES: Final = 16384
 MOST_PAGE_BYTES: Final = 1 << 24
@@ -348,8 +348,10 @@ class _Work:
             return data
         try:
             return _affine4(data, layer.components[role].dimensions)
-        except ValueError as error:
-            raise _codec("finite values", str(error), _component_words(layer, ROLES[role], expert)) from None
+        except ContractError as error:
+            found = error.finding
+            where = _component_words(layer, ROLES[role], expert)
+            raise _codec(found.expected, f"{found.got} in {found.where}", where) from None
 
     def _rows(self, *, is_told: bool = True) -> Callable[[int, int], bytes | memoryview]:
         """Returns what hands over rows: asked for a page at a time, it reads a run of them at once."""

@@ -110,14 +110,54 @@ def test_bytes_that_are_not_whole_blocks_are_refused() -> None:
 
 
 def test_values_that_are_not_finite_are_refused() -> None:
-    with pytest.raises(ValueError, match="finite"):
-        encode(np.full((1, 64), np.inf, dtype=np.float32))
+    values = np.zeros((3, 64), dtype=np.float32)
+    for wrong in (np.inf, -np.inf, np.nan):
+        values[2, 63] = wrong
+        with pytest.raises(ContractError) as caught:
+            encode(values)
+        assert (caught.value.finding.code, caught.value.finding.where) == ("codec.affine4.range", "group 2")
+
+
+def test_values_that_bf16_does_not_hold_are_refused() -> None:
+    """MLX keeps the scales of a float32 matrix in float32; a block can't, so that the two would part silently."""
+    values = np.zeros((2, 64), dtype=np.float32)
+    values[1, 5] = np.float32(0.1)
+    with pytest.raises(ContractError) as caught:
+        encode(values)
+    assert (caught.value.finding.code, caught.value.finding.where) == ("codec.affine4.source", "group 1")
+    encode(bf16(values))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [np.zeros((1, 64)), np.zeros((1, 64), np.float16), np.zeros((1, 64), np.int32), [[0.0] * 64], None, np.float32(0)],
+    ids=["float64", "float16", "int32", "list", "None", "scalar"],
+)  # fmt: skip
+def test_only_arrays_of_float32_are_encoded(values: object) -> None:
+    with pytest.raises(ContractError) as caught:
+        encode(values)
+    assert (caught.value.finding.code, caught.value.finding.where) == ("codec.affine4.source", "array")
+
+
+@pytest.mark.parametrize("blocks", [np.zeros(36), np.zeros(36, np.int8), bytes(36), None, np.uint8(0)], ids=["float64", "int8", "bytes", "None", "scalar"])  # fmt: skip
+def test_only_arrays_of_bytes_are_decoded(blocks: object) -> None:
+    with pytest.raises(ContractError) as caught:
+        decode(blocks)
+    assert (caught.value.finding.code, caught.value.finding.where) == ("codec.affine4.source", "array")
+
+
+def test_strided_values_are_encoded_as_their_copy_is() -> None:
+    values = bf16(np.random.default_rng(1).standard_normal((128, 64)).astype(np.float32))
+    assert np.array_equal(encode(values.T), encode(values.T.copy()))
+    blocks = encode(values)
+    assert np.array_equal(decode(blocks[::2]), decode(blocks)[::2])
 
 
 @pytest.mark.parametrize("largest", [3e38, 3.3e38])
 def test_values_that_no_group_can_hold_are_refused_and_not_written_as_nan(largest: float) -> None:
     values = np.zeros((2, 64), dtype=np.float32)
     values[1, :2] = largest, -largest
+    values = bf16(values)
     with pytest.raises(ContractError) as caught:
         encode(values)
     assert (caught.value.finding.code, caught.value.finding.where) == ("codec.affine4.range", "group 1")

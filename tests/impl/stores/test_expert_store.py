@@ -18,6 +18,7 @@ from assay.impl.stores.expert_families import (
     private_expert_family,
 )
 from assay.impl.stores.expert_layout import (
+    Layer,
     LayerShape,
     Manifest,
     Source,
@@ -45,7 +46,7 @@ from assay.mutations.store_samples import (
     small_component,
     small_manifest,
 )
-from assay.spec.errors import AssayError
+from assay.spec.errors import AssayError, ContractError
 
 SOURCE = Source(
     1658, 359_999_963_128, bytes.fromhex("a639efc7a5147b04200e870d7e320335527f4361a8327b137feca2683b1dc434")
@@ -240,10 +241,14 @@ def test_private_families_keep_plain_values(block: object, tmp_path: Path) -> No
     ]
 
 
-@pytest.mark.parametrize("number", [0, 4, 2**31 - 1, 2**32])
+@pytest.mark.parametrize("number", [0, 4, 2**31 - 1, 2**32, 2.0**31, True])
 def test_a_private_family_has_a_private_id(number: int) -> None:
-    with pytest.raises(ValueError, match="not a private family id"):
+    with pytest.raises(ContractError) as caught:
         private_expert_family(number, "x", None)
+    assert (caught.value.finding.code, caught.value.finding.where) == (
+        "expert-store.private-family",
+        "family",
+    )
 
 
 def small(path: Path) -> RecordDigests:
@@ -434,6 +439,56 @@ def test_a_source_that_hands_over_another_size_is_refused(tmp_path: Path) -> Non
     assert refusal(
         lambda: write_expert_store(tmp_path / "store", small_manifest(), SMALL_FAMILY, lambda *_: b"short")
     ) == ("expert-store.supply", "layer 0 gate expert 0")
+    assert list(tmp_path.iterdir()) == []
+
+
+HANDED_OVER = {
+    "list": lambda size: [0] * size,
+    "text": lambda size: "x" * size,
+    "None": lambda _: None,
+    "strided": lambda size: memoryview(bytes(2 * size))[::2],
+    "too large": lambda size: bytes(size + 1),
+}
+
+
+@pytest.mark.parametrize("kind", HANDED_OVER)
+def test_what_is_no_contiguous_buffer_is_no_component(kind: str, tmp_path: Path) -> None:
+    def component(layer: Layer, role: int, expert: int) -> object:
+        return HANDED_OVER[kind](layer.components[role].expert_bytes)
+
+    assert refusal(
+        lambda: write_expert_store(tmp_path / "store", small_manifest(), SMALL_FAMILY, component)
+    ) == (
+        "expert-store.supply",
+        "layer 0 gate expert 0",
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "where"),
+    [
+        ({"experts_used": 9}, "expert-store.experts-used", "experts_used"),
+        ({"source_tensor_count": 3}, "expert-store.source", "source_tensor_count"),
+        ({"source_bytes": 0}, "expert-store.source", "source_bytes"),
+        ({"source_bytes": -1}, "expert-store.plan", "manifest"),
+        ({"source_bytes": 2**64}, "expert-store.plan", "manifest"),
+        ({"source_tensor_count": 40.5}, "expert-store.plan", "manifest"),
+        ({"family": 4}, "expert-store.family", "family"),
+    ],
+)
+def test_a_plan_that_could_not_be_opened_is_refused_before_anything_is_made(
+    changes: dict[str, object], code: str, where: str, tmp_path: Path
+) -> None:
+    def component(*_: object) -> bytes:
+        raise AssertionError("asked for a component")
+
+    manifest = small_manifest()
+    planned = replace(manifest, header=replace(manifest.header, **changes))
+    assert refusal(lambda: write_expert_store(tmp_path / "store", planned, SMALL_FAMILY, component)) == (
+        code,
+        where,
+    )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -16,7 +16,14 @@ from assay.impl.stores.gguf import Entry, Gguf, read_gguf
 from assay.impl.stores.gguf_rules import judge_gguf
 from assay.impl.stores.gguf_values import Value, ValueType, array, encoded, scalar
 from assay.impl.stores.gguf_writer import Planned, plan_gguf, write_gguf
-from assay.spec.errors import AdmissionError, ContractError, Finding
+from assay.spec.errors import AdmissionError, ContractError, Finding, shown
+
+
+def refusal(call: Callable[[], object]) -> tuple[str, str]:
+    with pytest.raises(ContractError) as caught:
+        call()
+    return caught.value.finding.code, caught.value.finding.where
+
 
 Built = tuple[str, tuple[int, ...], int, int]
 
@@ -316,8 +323,8 @@ def test_we_read_what_the_public_writer_writes(tmp_path: Path) -> None:
     ],
 )
 def test_a_value_that_is_not_of_the_type_is_not_written(kind: ValueType, value: float) -> None:
-    with pytest.raises(ValueError, match="is not"):
-        scalar(kind, value)
+    assert refusal(lambda: scalar(kind, value)) == ("gguf.write.value", "value")
+    assert refusal(lambda: array(kind, [value])) == ("gguf.write.value", "value")
 
 
 def test_a_float_is_compared_by_its_bits() -> None:
@@ -434,30 +441,44 @@ def test_more_records_than_the_limit_are_refused_before_they_are_read(tmp_path: 
         )
 
 
-def test_text_that_is_no_unicode_is_a_value_error() -> None:
-    with pytest.raises(ValueError, match="not Unicode text"):
-        scalar(ValueType.STRING, "\ud800")
+def test_text_that_is_no_unicode_is_not_written() -> None:
+    assert refusal(lambda: scalar(ValueType.STRING, "\ud800")) == ("gguf.write.value", "value")
+
+
+def test_arrays_of_arrays_are_not_written() -> None:
+    assert refusal(lambda: array(ValueType.ARRAY, [])) == ("gguf.write.value", "value")
+    assert refusal(lambda: scalar(ValueType.ARRAY, 1)) == ("gguf.write.value", "value")
 
 
 @pytest.mark.parametrize(
     ("planned", "words"),
     [
-        (Planned("a", (), 24), "0 dimensions"),
-        (Planned("a", (1,) * 9, 24), "9 dimensions"),
-        (Planned("a", (-4,), 24), "a dimension outside"),
-        (Planned("a", (0,), 24), "a dimension outside"),
-        (Planned("a", (2**64,), 24), "a dimension outside"),
-        (Planned("", (4,), 24), "a name of 0 bytes"),
-        (Planned("\ud800", (4,), 24), "not Unicode text"),
-        (Planned("a", (4,), 24, page=100), "no power of two"),
+        (Planned("a", (), 24), "1..8 dimensions"),
+        (Planned("a", (1,) * 9, 24), "1..8 dimensions"),
+        (Planned("a", (-4,), 24), "dimensions in 1..2^63 - 1"),
+        (Planned("a", (0,), 24), "dimensions in 1..2^63 - 1"),
+        (Planned("a", (2**64,), 24), "dimensions in 1..2^63 - 1"),
+        (Planned("a", (4.0,), 24), "dimensions in 1..2^63 - 1"),
+        (Planned("a", (2**62, 2), 24), "fewer than 2^63 values"),
+        (Planned("", (4,), 24), "a name of 1..65535 bytes"),
+        (Planned("\ud800", (4,), 24), "Unicode text"),
+        (Planned("a", (4,), 24, page=100), "pages of a power of two"),
     ],
 )
 def test_a_tensor_that_can_not_be_written_is_refused_while_planning(planned: Planned, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ContractError) as caught:
         plan_gguf([], [planned])
+    found = caught.value.finding
+    assert (found.code, found.where, found.expected) == ("gguf.write.plan", shown(planned.name), words)
+
+
+def test_a_name_that_stands_twice_is_refused_while_planning() -> None:
+    entry = Entry("x", scalar(ValueType.UINT32, 1))
+    assert refusal(lambda: plan_gguf([], [Planned("a", (4,), 24)] * 2)) == ("gguf.write.plan", "a")
+    assert refusal(lambda: plan_gguf([entry, entry], [])) == ("gguf.write.plan", "x")
 
 
 @pytest.mark.parametrize("alignment", [0, 48, 1 << 31])
 def test_an_alignment_that_the_reader_refuses_is_not_planned(alignment: int) -> None:
-    with pytest.raises(ValueError, match="alignment"):
-        plan_gguf([Entry("general.alignment", scalar(ValueType.UINT32, alignment))], [])
+    entry = Entry("general.alignment", scalar(ValueType.UINT32, alignment))
+    assert refusal(lambda: plan_gguf([entry], [])) == ("gguf.write.plan", "general.alignment")

@@ -329,6 +329,25 @@ def test_an_encoder_that_hands_over_too_little_is_refused(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.parametrize("rows", [[0] * 64, "x" * 64, None, memoryview(bytes(128))[::2]], ids=["list", "text", "None", "strided"])  # fmt: skip
+def test_an_encoder_that_hands_over_no_contiguous_buffer_is_refused(rows: object, tmp_path: Path) -> None:
+    assert refusal(lambda: write_ple_store(tmp_path / "rows", GOLDEN_PLE, lambda *_: rows)) == (
+        "ple-store.supply",
+        "rows 0..7",
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("page", [-1, 13, 1.0, None])
+def test_a_stand_in_has_pages_of_its_store(page: object, tmp_path: Path) -> None:
+    assert refusal(
+        lambda: write_ple_store(
+            tmp_path / "rows", GOLDEN_PLE, lambda _, count: bytes(8 * count), only_pages=[page]
+        )
+    ) == ("ple-store.row", "only_pages")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_page_digests_resume_and_the_payload_digest_starts_anew() -> None:
     data = with_page(sample(), 1, damaged_row(), "none")
     found = opened(data).verify_all(judged_before=2)
@@ -408,8 +427,7 @@ def test_the_table_at_its_true_size_opens_and_reads_in_bounded_memory(tmp_path: 
 def test_pages_of_a_given_size_hold_as_many_rows_as_fit() -> None:
     codec = raw_codec("bf16", BF16, 160)
     assert [paged(QWEN4EXP_ROWS, codec, size).rows_per_page for size in (4096, 16384, 65536)] == [12, 51, 204]
-    with pytest.raises(ValueError, match="doesn't fit"):
-        paged(QWEN4EXP_ROWS, codec, 256)
+    assert refusal(lambda: paged(QWEN4EXP_ROWS, codec, 256)) == ("ple-store.page.room", "page_bytes")
 
 
 def test_an_error_names_the_row_bounds() -> None:
