@@ -218,7 +218,7 @@ MISTAKES: Final = (
     _one("ple.lag-reversed", "multipliers go oldest token first", "ple.derive_hash",
          "Hash(multipliers, primes, offsets[:-1], padded)", "Hash(multipliers[::-1], primes, offsets[:-1], padded)"),
     _one("ple.primes-restart", "the second layer starts the primes again", "ple.derive_hash",
-         "islice(candidates, ordinal * heads, (ordinal + 1) * heads)", "islice(candidates, 0, heads)", CAPTURE),
+         "every[ordinal * heads:(ordinal + 1) * heads]", "every[:heads]", CAPTURE),
     _one("ple.one-seed", "every layer has the multipliers of the first", "ple.derive_hash",
          "geometry.seed + 10007 * ordinal", "geometry.seed"),
     _one("ple.no-offset", "heads share their rows", "ple.row_ids",

@@ -49,6 +49,11 @@ def main(argv: list[str] | None = None) -> int:
         where = shown(error.filename) if isinstance(error.filename, str) else arguments[0]
         got = error.strerror or type(error).__name__
         return _told(AssayError(Finding.of(SYSTEM, "system", where, expected="it to be done", got=got)))
+    except MemoryError as error:
+        got = str(error) or "none left"
+        return _told(
+            AssayError(Finding.of(SYSTEM, "system", arguments[0], expected="enough memory", got=got))
+        )
     except KeyboardInterrupt:
         say("assay: interrupted")
         return 130

@@ -58,10 +58,20 @@ def emit(text: str) -> None:
         OutputError: `output.write` when it can't be written.
         BrokenPipeError: when the reader went away.
     """
+    emit_piece(text if text.endswith("\n") else f"{text}\n")
+
+
+def emit_piece(text: str) -> None:
+    """Prints a piece of a line on stdout, for what streams.
+
+    Raises:
+        OutputError: `output.write` when it can't be written.
+        BrokenPipeError: when the reader went away.
+    """
     if sys.stdout is None:
         raise _unwritable("it is closed")
     try:
-        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+        sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
         raise

@@ -21,6 +21,7 @@ class Buffer:
     __slots__ = ("array", "claimed", "view")
 
     def __init__(self, rows: int, shape: tuple[int, ...]) -> None:
+        _require_room((rows, *shape))
         self.array = mx.zeros((rows, *shape))
         mx.eval(self.array)
         self.view: NDArray[np.float32] = np.asarray(self.array)  # the same memory, writable
@@ -88,3 +89,15 @@ def reserved(column: Column, rows: int) -> Column:
     grown.view[: column.length] = column.buffer.view[: column.length]
     grown.claimed = column.length
     return Column(grown, column.length)
+
+
+def _require_room(shape: tuple[int, ...]) -> None:
+    """Asks the allocator by way of NumPy: where malloc returns nothing, MLX on the CPU ends the process.
+
+    Raises:
+        MemoryError: when as much can't be had.
+    """
+    try:
+        np.empty(shape, np.float32)
+    except ValueError as error:  # more than an address can name
+        raise MemoryError(f"{shape} values") from error

@@ -13,6 +13,8 @@ from assay.impl.model.clauses import CONFIG, reject
 KINDS: Final = {"linear_attention": "gdn", "full_attention": "qsa", "indexed_attention": "qsa"}
 LARGEST: Final = 1 << 31
 MOST_LAYERS: Final = 4096
+MOST_HASH_HEADS: Final = 1024
+"""A prime is searched for each; as published there are 16."""
 LARGEST_SEED: Final = (1 << 63) - 1
 
 
@@ -258,7 +260,8 @@ def _judge(g: Geometry, budget: int, text: Mapping[str, Any]) -> None:
          f"2 .. {min(g.head_dim, g.index_dim)} rotated values", g.rotary_dim),
         ("eos_token_id", bool(g.eos) or not g.ple_layers, "an id, which the token history needs", "none"),
         ("ngram_size", 2 <= g.ngram_size <= 64, "2 .. 64", g.ngram_size),
-        ("heads_per_ngram", g.ple_heads <= 1024, "at most 1024 heads", g.ple_heads),
+        ("heads_per_ngram", g.ple_heads * max(1, len(g.ple_layers)) <= MOST_HASH_HEADS,
+         f"at most {MOST_HASH_HEADS} heads of all layers", g.ple_heads * max(1, len(g.ple_layers))),
         ("ple_embed_dim", not g.ple_layers or g.ple_embedding % g.ple_heads == 0,
          f"a multiple of {g.ple_heads} heads", g.ple_embedding),
         ("ple_layer_ids", all(g.kinds[layer] == "gdn" for layer in g.ple_layers), "linear-attention layers only",

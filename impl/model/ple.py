@@ -79,8 +79,8 @@ def derive_hash(geometry: Geometry, ordinal: int) -> Hash:
         2 * (_mixed(base + GAMMA * (lag + 1)) % half) + 1 for lag in range(geometry.ngram_size)
     )
     heads = geometry.ple_heads
-    candidates = (one for one in count(geometry.ngram_base) if _is_prime(one))
-    primes = tuple(islice(candidates, ordinal * heads, (ordinal + 1) * heads))
+    every = _primes(geometry.ngram_base, max(ordinal + 1, len(geometry.ple_layers)) * heads)
+    primes = every[ordinal * heads : (ordinal + 1) * heads]
     offsets = (0, *accumulate(primes))
     padded = -(-offsets[-1] // geometry.ngram_divisor) * geometry.ngram_divisor
     return Hash(multipliers, primes, offsets[:-1], padded)
@@ -176,6 +176,12 @@ def _mixed(value: int) -> int:
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & MASK
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & MASK
     return value ^ (value >> 31)
+
+
+@cache
+def _primes(base: int, wanted: int) -> tuple[int, ...]:
+    """Returns the first primes from a number on: those of all layers, found once."""
+    return tuple(islice((one for one in count(base) if _is_prime(one)), wanted))
 
 
 def _is_prime(value: int) -> bool:

@@ -1,11 +1,12 @@
 """`assay generate PATH`: tokens from the MLX model of a checkpoint or an artifact, from ids or from a chat prompt."""
 
 import argparse
-import sys
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from assay.provenance.output import emit, emit_json, emit_json_line, output_format, say
+from assay.provenance.interrupts import Interrupts
+from assay.provenance.output import emit, emit_json, emit_json_line, emit_piece, output_format, say
 from assay.spec.errors import Finding, usage_error
 from assay.spec.verdicts import ExitCode
 
@@ -16,10 +17,15 @@ if TYPE_CHECKING:
     from assay.impl.text.engine import Tokenizer
     from assay.spec.text import TextContract
 
-WORTH = (
+MOST_RESERVED: Final = 8192
+"""Rows of the caches that are reserved at the start; beyond them they grow, so that neither a lying configuration nor
+a bold `--max-new` takes memory for tokens that may never come."""
+WORTH: Final = (
     "private seam: what this implementation computes with these weights; no profile is supported, so nothing is "
     "said about what a supported product would answer"
 )
+
+_IDS: Final = re.compile(r" *-?[0-9]{1,20} *(, *-?[0-9]{1,20} *)*")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -126,23 +132,28 @@ def _generate(arguments: argparse.Namespace) -> int:
     else:
         loaded = load_artifact(artifact, arguments.path, numerics)
     geometry = loaded.model.geometry
-    bank = Bank(loaded.model, rows=min(geometry.context, len(prompt) + max(arguments.max_new, 0)))
-    report, dump = Report(), _Dump(arguments.dump)
+    rows = min(geometry.context, len(prompt) + arguments.max_new, MOST_RESERVED)
+    bank = Bank(loaded.model, rows=rows)
+    report = Report()
     stops = frozenset() if arguments.ignore_eos else stop_ids(loaded)
-    if prompt_bytes is not None and stops and (contract := _contract(tokenizer)) is not None:
+    is_chat = (
+        prompt_bytes is not None or artifact is not None
+    )  # an artifact has no generation_config.json to ask
+    if is_chat and stops and (contract := _contract(tokenizer)) is not None:
         stops |= frozenset(contract.stop_ids)
     request = _request(arguments, prompt, stops, _valid_ids(tokenizer, geometry.physical_rows))
     streams = output_format(arguments) != "json" and tokenizer is not None
     decoder = tokenizer.decoder(skip_special=True) if tokenizer is not None else None
     ids: list[int] = []
     text: list[str] = []
-    for one in generate(bank, request, report, new_trace=dump.new_trace, listen=dump.listener):
-        ids.append(one)
-        if decoder is not None:
-            text.append(decoder.push(one))
-            if streams:
-                sys.stdout.write(text[-1])
-                sys.stdout.flush()
+    with Interrupts() as interrupts:
+        dump = _Dump(arguments.dump, interrupts)
+        for one in generate(bank, request, report, new_trace=dump.new_trace, listen=dump.listener):
+            ids.append(one)
+            if decoder is not None:
+                text.append(decoder.push(one))
+                if streams:
+                    emit_piece(text[-1])
     if decoder is not None:
         text.append(decoder.finish())
     dump.write([*prompt, *ids], bank.state(), prompt_bytes)
@@ -199,8 +210,9 @@ def _print(
 class _Dump:
     """Collects a capture on the way, if one was asked for."""
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, interrupts: Interrupts) -> None:
         self._folder = folder
+        self._interrupts = interrupts
         self._recording: Any = None
         if folder is not None:
             from assay.impl.model.dump import Recording
@@ -218,7 +230,7 @@ class _Dump:
         """Returns the trace of a chunk."""
         from assay.impl.model.trace import Recorder, Trace
 
-        return Trace() if self._folder is None else Recorder()
+        return (Trace if self._folder is None else Recorder)(self._interrupts.check)
 
     def write(self, tokens: list[int], after: Any, prompt: bytes | None) -> None:
         """Writes the capture: the tokens that were run; the last chosen id was not."""
@@ -245,10 +257,15 @@ def _check(arguments: argparse.Namespace) -> None:
         if value < lowest:
             raise usage_error(name, expected=f"at least {lowest}", got=value)
     if not 0 <= arguments.temperature < 1e6:
-        raise usage_error("--temperature", expected="a number from 0", got=arguments.temperature)
+        expected = "a number from 0 to below 1000000"
+        raise usage_error("--temperature", expected=expected, got=arguments.temperature)
     for name, value in (("--top-p", arguments.top_p), ("--min-p", arguments.min_p)):
         if not 0 <= value <= 1:
             raise usage_error(name, expected="a number in 0 .. 1", got=value)
+    if output_format(arguments) not in {"json", "pretty"}:
+        raise usage_error("--format", expected="pretty or json", got=arguments.format)
+    if arguments.dump is not None and arguments.dump.exists() and not arguments.dump.is_dir():
+        raise usage_error("--dump", expected="a folder, or nothing there yet", got="a file")
     if arguments.system is not None and arguments.prompt is None:
         raise usage_error("--system", expected="a --prompt beside it", got="none")
 
@@ -284,10 +301,9 @@ def _prompt(
 ) -> tuple[list[int], bytes | None]:
     """Returns the ids of the prompt, and its bytes when it was text."""
     if arguments.ids is not None:
-        try:
-            return [int(one) for one in arguments.ids.split(",")], None
-        except ValueError:
-            raise usage_error("--ids", expected="numbers with commas between", got=arguments.ids) from None
+        if not _IDS.fullmatch(arguments.ids):
+            raise usage_error("--ids", expected="numbers with commas between", got=arguments.ids)
+        return [int(one) for one in arguments.ids.split(",")], None
     if tokenizer is None:
         raise usage_error("PATH", expected="a tokenizer in the checkpoint, for text", got="none")
     from assay.impl.text.chat import ChatRenderer

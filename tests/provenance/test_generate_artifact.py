@@ -135,3 +135,12 @@ def test_a_tokenizer_beside_a_checkpoint_is_a_usage_error(
     code, _, said = run(capsys, str(miniature_checkpoint()), "--private", "--tokenizer", str(tmp_path), *IDS)
     assert code == 2
     assert "usage.argument: --tokenizer" in said
+
+
+def test_an_artifact_stops_at_its_profiles_ids_however_the_prompt_was_given(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It has no generation_config.json; the end of a turn, 322, is not the end of a text, 320."""
+    arguments = ["--private", "--ids", "5", "--max-new", "20", "--format", "json"]
+    code, document, _ = run(capsys, str(miniature_artifact()), *arguments)
+    assert (code, document["ended_by"], document["ids"][-1]) == (0, "stop-token", 322)

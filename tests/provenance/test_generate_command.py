@@ -176,6 +176,13 @@ def test_a_dump_is_a_capture_that_diff_compares(
         (["--ids", "5", "--top-p", "2"], "--top-p"),
         (["--ids", "5", "--chunk", "0"], "--chunk"),
         (["--ids", "5", "--system", "x"], "--system"),
+        (["--ids", "1_0"], "--ids"),
+        (["--ids", "\u0665"], "--ids"),
+        (["--ids", "5", "--temperature", "nan"], "--temperature"),
+        (["--ids", "5", "--min-p", "nan"], "--min-p"),
+        (["--ids", "5", "--format", "junit"], "--format"),
+        (["--ids", "5", "--format", "markdown"], "--format"),
+        (["--ids", "5", "--dump", __file__], "--dump"),
         (["--prompt", "hello"], "PATH"),
     ],
 )
@@ -262,3 +269,51 @@ def test_text_streams_on_the_pretty_route(tmp_path: Path, capsys: pytest.Capture
     told = capsys.readouterr()
     assert told.out.rstrip("\n") == text.rstrip("\n")
     assert "seam: private" in told.err
+
+
+@pytest.mark.parametrize("style", ["pretty", "json"])
+def test_a_closed_stdout_is_told(
+    style: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from assay.impl.text.miniature import write_tokenizer
+
+    folder = write_form(tmp_path / "m", "miniature", "published")
+    write_tokenizer(folder)
+    monkeypatch.setattr(sys, "stdout", None)
+    assert (
+        main(["generate", str(folder), "--ids", "5", "--max-new", "3", "--private", "--format", style]) == 1
+    )
+    assert capsys.readouterr().err.startswith("assay: error: output.write: standard output: ")
+
+
+def test_an_interrupt_that_mlx_swallows_ends_the_run_all_the_same(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import signal
+
+    from assay.impl.model import rope
+
+    turned = rope.turns
+
+    def swallowing(*arguments: Any) -> Any:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            return turned(*arguments)
+        pytest.fail("no interrupt came")
+
+    monkeypatch.setattr(rope, "turns", swallowing)
+    assert main(["generate", str(checkpoint), "--ids", "5,6,7", "--private"]) == 130
+    assert capsys.readouterr().out == ""
+
+
+def test_a_lying_context_and_a_bold_length_take_no_memory(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Caches for 2^31 tokens would be terabytes; where MLX can't have them, the process ends."""
+    path = checkpoint / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "max_position_embeddings": 2**31}))
+    (checkpoint / "generation_config.json").write_text(json.dumps({"eos_token_id": list(range(64))}))
+    arguments = ["--ids", "5,6,7", "--max-new", str(2**31), "--private", "--format", "json"]
+    assert main(["generate", str(checkpoint), *arguments]) == 0
+    assert answer(capsys)["ended_by"] == "stop-token"

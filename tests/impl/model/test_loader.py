@@ -87,6 +87,13 @@ def test_a_model_without_sparse_layers_needs_no_index_fields() -> None:
     assert read_geometry(text).kinds == ("gdn",) * 4
 
 
+def test_primes_are_bounded_over_all_layers() -> None:
+    from assay.impl.model.geometry import read_geometry
+
+    config = {**GEOMETRIES["small"], "heads_per_ngram": 300, "ple_embed_dim": 600, "ple_layer_ids": [1, 2]}
+    assert_refused("model.config", "config.json: heads_per_ngram", lambda: read_geometry(config))
+
+
 @pytest.mark.parametrize("seed", [2**40, -1])
 def test_any_seed_that_the_hash_wraps_is_legal(seed: int) -> None:
     from assay.impl.model.geometry import read_geometry

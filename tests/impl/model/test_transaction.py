@@ -289,3 +289,12 @@ def test_a_chunk_that_was_given_up_leaves_no_error_for_the_next_one() -> None:
     for one in (bank, alone):
         one.advance({0: ids("small", 9)})
     assert bank.digest() == alone.digest()
+
+
+@pytest.mark.parametrize("rows", [2**50, 2**62])
+def test_rows_that_no_memory_holds_are_an_error_and_not_the_end_of_the_process(rows: int) -> None:
+    """MLX on the CPU does not check what malloc returns."""
+    from assay.impl.model import columns
+
+    with pytest.raises(MemoryError):
+        columns.empty((8,), rows)
