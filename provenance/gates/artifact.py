@@ -15,8 +15,10 @@ from assay.impl.stores.artifact.opened import Artifact, StructuralOnlyError
 from assay.impl.stores.artifact.origin import dry_run, refuse_public_route
 from assay.impl.stores.artifact.structural import write_structural
 from assay.impl.stores.checkpoint_reader import CheckpointReader
+from assay.impl.stores.publication import sweep
 from assay.mutations import gguf as battery
 from assay.mutations.artifact_cases import Case, all_cases
+from assay.mutations.store_faults import MUTATING, DyingSystem, FaultySystem, KilledError, StoreObserver
 from assay.provenance.evidence.subjects import SourceTree
 from assay.provenance.gates.base import GateContext, GateResult
 from assay.provenance.gates.batteries import battery_result
@@ -49,8 +51,17 @@ PLANNED: Final = {
     "excluded-mtp": (31, 5_214_301_696),
 }
 """Published destinations of the real inventory: tensors and bytes."""
+SPREAD: Final = 24
+"""Kills among the many calls that read and write, beside all of the few that do something else."""
 HEAVY: Final = ("mlx", "torch", "numpy", "transformers")
 
+KILLED: Final = declare(
+    "gate.artifact-kill",
+    Authority.PROCESS,
+    "A build that is killed leaves the whole old file or the whole new one, and nothing that the next one can't remove.",
+    source="field note AFN-003, transactional publication",
+    cause="a target that is written in place, or a leftover under a name that nobody looks for",
+)
 SHAPE: Final = declare(
     "gate.artifact-sizes",
     Authority.UPSTREAM,
@@ -243,6 +254,36 @@ def miniature_build(context: GateContext) -> GateResult:
         )
     shutil.rmtree(folder)
     return _result(findings, {"tensors": len(lines)}, is_private=True)
+
+
+def killed_build(context: GateContext) -> GateResult:
+    """Kills a build of the miniature before calls of every kind: the old file or the new one is there, and no third."""
+    folder = _fresh(context, "kill")
+    source, target = _source(folder), folder / "target" / "miniature.gguf"
+    target.parent.mkdir()
+    clean, seen, old = FaultySystem(), StoreObserver(target.parent), b"the old file"
+    build_artifact(source, target, system=clean, replace=True)
+    new, commit = seen.data(target.name), clean.calls.index("rename")
+    few = {call for call in MUTATING if clean.count(call) < 8}
+    step = max(1, len(clean.calls) // SPREAD)
+    moments = [nth for nth, call in enumerate(clean.calls) if call in few or not nth % step]
+    findings: list[Finding] = []
+    for nth in moments:
+        target.write_bytes(old)
+        outcome = "a build that ended"
+        try:
+            build_artifact(source, target, system=DyingSystem(nth), replace=True)
+        except KilledError:
+            right = new if nth > commit else old
+            outcome = "the right file" if seen.data(target.name) == right else "another file"
+        sweep(target)
+        left = seen.names() - {target.name}
+        if outcome != "the right file" or left:
+            where = f"before call {nth}, {clean.calls[nth]}"
+            got = f"{outcome}, {len(left)} left"
+            findings.append(Finding.of(KILLED, "artifact", where, expected="the right file, 0 left", got=got))
+    shutil.rmtree(folder)
+    return _result(findings, {"calls": len(clean.calls), "kills": len(moments)}, is_private=True)
 
 
 def real_plan(context: GateContext) -> GateResult:

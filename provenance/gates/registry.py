@@ -355,6 +355,15 @@ GATES: Final[tuple[Gate, ...]] = (
         limit_s=120.0,
     ),
     Gate(
+        "artifact.kill",
+        "Killed before any kind of call, a build leaves the old file or the new one, and the next cleans up.",
+        ("artifact.builder",),
+        Label.IMPLEMENTED,
+        "assay.provenance.gates.artifact:killed_build",
+        packages=("pydantic",),
+        limit_s=120.0,
+    ),
+    Gate(
         "artifact.plan",
         "Every tensor of the real inventory has one destination, with the published counts and bytes.",
         ("artifact.builder",),

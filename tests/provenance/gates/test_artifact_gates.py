@@ -1,5 +1,6 @@
 """The artifact's gates pass on this code, and fail when what they look at is wrong."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from assay.impl.stores.artifact import judge as judge_module
 from assay.mutations.artifact_cases import Case
+from assay.mutations.store_faults import FaultySystem
 from assay.provenance.gates import artifact
 from assay.provenance.gates.base import GateContext, GateFunction
 from assay.spec.verdicts import Outcome
@@ -26,6 +28,7 @@ def context(tmp_path: Path, checkpoint: Path | None = None) -> GateContext:
         artifact.public_route,
         artifact.isolation,
         artifact.miniature_build,
+        artifact.killed_build,
     ],
 )
 def test_a_gate_passes_and_leaves_nothing(gate: GateFunction, tmp_path: Path) -> None:
@@ -87,3 +90,37 @@ def test_numpy_in_the_closure_of_admission_fails(tmp_path: Path, monkeypatch: py
     assert [(one.code, one.where, one.got) for one in result.findings] == [
         ("gate.artifact-isolation", "assay.impl.stores.artifact.inventory", "numpy")
     ]
+
+
+def test_a_build_that_writes_its_target_in_place_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def in_place(_source: Path, target: Path, *, system: FaultySystem, replace: bool) -> None:
+        descriptor = system.open(target, os.O_RDWR | os.O_CREAT)
+        for offset in range(0, 64, 8):
+            system.pwrite(descriptor, b"newbytes", offset)
+        system.close(descriptor)
+        if replace:
+            system.rename(target, target)
+
+    monkeypatch.setattr(artifact, "build_artifact", in_place)
+    monkeypatch.setattr(artifact, "_source", lambda folder: folder)
+    monkeypatch.setattr(artifact, "SPREAD", 4)
+    result = artifact.killed_build(context(tmp_path))
+    assert result.outcome is Outcome.FAIL
+    found = [(one.code, one.where, one.got) for one in result.findings]
+    assert ("gate.artifact-kill", "before call 8, pwrite", "another file, 0 left") in found
+
+
+def test_a_leftover_that_nobody_removes_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def elsewhere(_source: Path, target: Path, *, system: FaultySystem, replace: bool) -> None:
+        draft = target.with_suffix(".new")
+        system.close(system.open(draft, os.O_RDWR | os.O_CREAT))
+        system.rename(draft, target)
+        del replace
+
+    monkeypatch.setattr(artifact, "build_artifact", elsewhere)
+    monkeypatch.setattr(artifact, "_source", lambda folder: folder)
+    monkeypatch.setattr(artifact, "SPREAD", 4)
+    found = [(one.where, one.got) for one in artifact.killed_build(context(tmp_path)).findings]
+    assert ("before call 2, rename", "the right file, 1 left") in found
