@@ -1,6 +1,7 @@
 """Every public bug report about rows, expert stores, reads and codecs is a test here, found by its number."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,7 @@ REPORTS: Final = {
 """The reports of the areas row store, expert store, streamed reads and codecs."""
 
 
+@functools.cache
 def cited() -> dict[str, set[str]]:
     """Returns for each report the tests of this folder whose docstring, or whose module's, names it."""
     found: dict[str, set[str]] = {}
