@@ -11,13 +11,16 @@ from typing import Any, Final
 
 from assay.impl.stores.expert_families import PRIVATE_BASE, PUBLIC, ExpertFamily, private_expert_family
 from assay.impl.stores.expert_layout import HEADER_BYTES as EXPERT_HEADER_BYTES
-from assay.impl.stores.expert_layout import Manifest, Storage, unpack_header
+from assay.impl.stores.expert_layout import MAGIC as EXPERT_MAGIC
+from assay.impl.stores.expert_layout import NO_DIGEST, Manifest, Storage, unpack_header
 from assay.impl.stores.expert_rules import FAMILY as EXPERT_FAMILY
 from assay.impl.stores.expert_rules import STAGE as EXPERT_STAGE
+from assay.impl.stores.expert_store import PAYLOAD_DIGEST as EXPERT_PAYLOAD
 from assay.impl.stores.expert_store import ExpertStore, judge_expert_store
 from assay.impl.stores.extents import Extent, StoreFile
 from assay.impl.stores.payload_state import UNSAVED
 from assay.impl.stores.ple_layout import HEADER_BYTES as PLE_HEADER_BYTES
+from assay.impl.stores.ple_layout import MAGIC as PLE_MAGIC
 from assay.impl.stores.ple_layout import (
     STAGE,
     PleGeometry,
@@ -28,6 +31,7 @@ from assay.impl.stores.ple_layout import (
     unpack_ple_header,
 )
 from assay.impl.stores.ple_rules import FAMILY as PLE_FAMILY
+from assay.impl.stores.ple_rules import PAYLOAD_DIGEST as PLE_PAYLOAD
 from assay.impl.stores.ple_store import PleStore, judge_ple_store
 from assay.impl.stores.ple_tables import QWEN4EXP_ROWS
 from assay.impl.stores.publication import publish
@@ -84,7 +88,10 @@ def judge_experts(extent: Extent, judgement: Judgement, options: JudgeOptions, p
 def judge_expert_payload(
     extent: Extent, manifest: Manifest, judgement: Judgement, options: JudgeOptions, prefix: str = ""
 ) -> None:
-    """Reads the whole payload of an expert store whose manifest was accepted."""
+    """Reads the whole payload of an expert store whose manifest was accepted, unless it says itself that it has none."""
+    if manifest.header.payload_sha256 == NO_DIGEST:
+        judgement.judged(f"{prefix}payload", [_structural(EXPERT_PAYLOAD, EXPERT_STAGE)])
+        return
     with _display(options, "payload", manifest.data_bytes) as advance:
         found = ExpertStore(extent, manifest).verify_all(
             max(2, options.jobs), increments(advance), derive=False
@@ -123,6 +130,9 @@ def judge_rows(extent: Extent, judgement: Judgement, options: JudgeOptions, pref
 
 
 def _judge_pages(store: PleStore, judgement: Judgement, options: JudgeOptions, prefix: str) -> None:
+    if store.header.payload_sha256 == NO_DIGEST:
+        judgement.judged(f"{prefix}payload", [_structural(PLE_PAYLOAD, STAGE)])
+        return
     state = _State(store, options.state)
     with _display(options, "pages", store.geometry.payload_bytes) as advance:
         # Starting processes costs more than a small store.
@@ -184,7 +194,10 @@ def _expert_family(extent: Extent, judgement: Judgement, options: JudgeOptions) 
     """Returns the family that a store names, or None after saying why it can't be judged as one."""
     if extent.size < EXPERT_HEADER_BYTES:
         return PUBLIC[4]  # the judgement says that the header is missing
-    number = unpack_header(extent.read(0, EXPERT_HEADER_BYTES)).family
+    header = unpack_header(extent.read(0, EXPERT_HEADER_BYTES))
+    number = header.family
+    if header.magic != EXPERT_MAGIC:
+        return PUBLIC[4]  # the judgement says that this is another kind of file
     if number in PUBLIC:
         return PUBLIC[number]
     if number < PRIVATE_BASE:
@@ -208,6 +221,8 @@ def _geometry(header: PleHeader, judgement: Judgement, options: JudgeOptions) ->
         codec_id = ""
     codec = RowCodec(codec_id, header.codec_version, header.group_size, header.row_bytes)
     table = QWEN4EXP_ROWS
+    if header.magic != PLE_MAGIC:  # the judgement says that this is another kind of file
+        return PleGeometry(table, RowCodec("none", 1, 1, 320), 12, 4096)
     if header.family >= PRIVATE_BASE:
         if not options.is_private:
             judgement.judged("manifest", [_private(STAGE, header.family)])
@@ -229,6 +244,14 @@ def _geometry(header: PleHeader, judgement: Judgement, options: JudgeOptions) ->
         judgement.judged("manifest", [finding])
         return None
     return PleGeometry(table, codec, header.rows_per_page, header.page_alignment)
+
+
+def _structural(code: str, stage: str) -> Finding:
+    """Returns the finding of a store that was written without payload, which need not be read to be told."""
+    return Finding.of(
+        code, stage, "payload_sha256", expected="the digest of the payload", got="32 zero bytes",
+        hint="a structural store or a stand-in: its payload is a hole",
+    )  # fmt: skip
 
 
 def _text(data: bytes) -> str:

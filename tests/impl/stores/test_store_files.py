@@ -305,3 +305,31 @@ def test_a_state_of_more_pages_than_the_store_has_is_ignored(tmp_path: Path, pag
 def test_a_file_whose_reading_fails_is_a_finding() -> None:
     found = judge_path(Path("/proc/self/mem"), JudgeOptions())
     assert codes(found) == [("input.file.unreadable", "/proc/self/mem")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"), [("expert-store", "expert-store.magic"), ("ple-store", "ple-store.magic")]
+)
+def test_another_kind_of_file_is_told_by_its_magic_whatever_else_it_holds(
+    kind: str, code: str, tmp_path: Path
+) -> None:
+    """Where one kind has its family, the other may have a number that looks like a private one."""
+    (tmp_path / "other").write_bytes(b"\xff" * 4096)
+    for options in (JudgeOptions(), JudgeOptions(is_private=True, with_payload=True)):
+        found = judge_path(tmp_path / "other", options, kind)
+        assert (codes(found), found.verdict) == ([(code, "magic")], Verdict.REJECTED)
+
+
+def test_a_store_that_says_it_has_no_payload_is_rejected_without_reading_the_hole(tmp_path: Path) -> None:
+    write_ple_store(tmp_path / "rows", STRUCTURAL, None)
+    manifest = plan_manifest(
+        4, Storage.MLX_AFFINE4, experts=512, used=10, layers=QWEN4EXP.geometry.shapes(AFFINE4),
+        source=Source(1658, 1, bytes(32)),
+    )  # fmt: skip
+    write_expert_store(tmp_path / "experts", manifest, QWEN4EXP, None)
+    options = JudgeOptions(with_payload=True)
+    for found, code in (
+        (judge_ple_file(tmp_path / "rows", options), "ple-store.payload-digest"),
+        (judge_expert_file(tmp_path / "experts", options), "expert-store.payload-digest"),
+    ):
+        assert (codes(found), found.verdict) == ([(code, "payload_sha256")], Verdict.REJECTED)
