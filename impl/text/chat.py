@@ -102,6 +102,7 @@ class ChatRenderer:
     def __init__(self, template: str, contract: TextContract, *, clock: datetime | None = None) -> None:
         self._template = ChatTemplate(template, clock=clock)
         self._contract = contract
+        self._spellings = tuple(token.content for token in contract.added)
         self._vocabulary = {
             "role": frozenset(contract.roles),
             "reasoning_effort": frozenset(contract.efforts),
@@ -130,7 +131,9 @@ class ChatRenderer:
 
         Raises:
             ContractError: the first finding of `judge_request`, or what the template itself refuses.
-            OriginError: chat.origin.lost, when the template needs an operation that loses origins.
+            ContractError: chat.control.split or chat.control.unlisted, for what the template may not spell.
+            OriginError: chat.origin.lost, when the template needs an operation that loses origins;
+                chat.template.budget, when it does not end.
         """
         chosen = {} if options is None else options
         findings = judge_request(messages, chosen, self._contract)
@@ -140,7 +143,7 @@ class ChatRenderer:
         kept = [_standard(message) for message in messages]
         with collector_paused():
             pieces = self._template.render({**chosen, "messages": kept}, vocabulary=self._vocabulary)
-            return prompt_of(pieces, self._contract.control_atoms)
+            return prompt_of(pieces, self._contract.control_atoms, self._spellings)
 
 
 def judge_request(messages: Any, options: Mapping[str, Any], contract: TextContract) -> list[Finding]:

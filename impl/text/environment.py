@@ -1,7 +1,8 @@
 """Jinja with provenance: compiles a template so that every text in it carries its origin, or refuses.
 
-Jinja's own parser, scoping and code generator do the work; the generator is told to write constants as ropes and to
-send every operation through this environment, which allows what it can follow and refuses the rest.
+Jinja's own parser, scoping and code generator do the work; the generator is told to write constants as ropes that
+know where they stand in the source, and to send every operation through this environment, which allows what it can
+follow and refuses the rest.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +19,7 @@ from jinja2.runtime import Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
 from jinja2.utils import Namespace
 
+from assay.impl.text.budget import MAX_BITS, MAX_ITEMS, counted, exceeded, spend
 from assay.impl.text.filters import TESTS, Safe, make_filters
 from assay.impl.text.methods import (
     MAPPING_METHODS,
@@ -28,8 +30,9 @@ from assay.impl.text.methods import (
     percent,
     template_words,
 )
-from assay.impl.text.origin import COMPUTED, TEMPLATE, refuse
-from assay.impl.text.rope import Rope, joined, rope
+from assay.impl.text.origin import COMPUTED, Origin, OriginKind, Spot, Unit, refuse
+from assay.impl.text.rope import Rope, field_name, joined, placed, rope
+from assay.impl.text.spots import COMPARED, OPERAND, SPOT, STEP, mark
 
 LOOP_NAMES: Final = frozenset({
     "index", "index0", "revindex", "revindex0", "first", "last", "length", "previtem", "nextitem", "depth",
@@ -42,7 +45,8 @@ REFUSED_NODES: Final = (
     nodes.ExtensionAttribute, nodes.ImportedName, nodes.InternalName, nodes.ContextReference,
     nodes.DerivedContextReference, nodes.OverlayScope,
 )  # fmt: skip
-MAX_POWER_BITS: Final = 1024
+_ITEMS_A_STEP: Final = 8  # log2 of the items that are copied in the time of one step
+_NAMES_OF_DICT: Final = frozenset(dir(dict))
 _ABSENT: Final = object()  # not None, which a namespace may hold
 
 
@@ -81,16 +85,29 @@ class ProvenanceGenerator(CodeGenerator):
 
     environment: "ProvenanceEnvironment"
 
+    def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
+        """Writes a node, and around an operand or a compared value the call that looks at it."""
+        spot = getattr(node, OPERAND, None)
+        wrapped = spot is not None or hasattr(node, COMPARED)
+        if wrapped:
+            self.write("environment.compared(" if spot is None else "environment.operand(")
+        result = super().visit(node, *args, **kwargs)
+        if wrapped:
+            self.write(")" if spot is None else f", {self.environment.spot(spot)})")
+        return result
+
     def visit_Const(self, node: nodes.Const, frame: Frame) -> None:  # noqa: N802 - the name that Jinja calls
         """Writes a constant; text becomes a rope of the template's own origin."""
-        if isinstance(node.value, str):
-            self.write(self.environment.literal(node.value))
+        if hasattr(node, STEP):
+            self.write("environment.step()")
+        elif isinstance(node.value, str):
+            self.write(self.environment.literal(node.value, node))
         else:
             super().visit_Const(node, frame)
 
     def visit_TemplateData(self, node: nodes.TemplateData, _: Frame) -> None:  # noqa: N802 - the name that Jinja calls
         """Writes the text between tags."""
-        self.write(self.environment.literal(node.data))
+        self.write(self.environment.literal(node.data, node))
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802 - the name that Jinja calls
         """Writes `~`."""
@@ -103,7 +120,9 @@ class ProvenanceGenerator(CodeGenerator):
     def visit_Call(self, node: nodes.Call, frame: Frame, forward_caller: bool = False) -> None:  # noqa: N802 - the name that Jinja calls
         """Writes a call; keyword arguments taken from a value are refused, since their names are text."""
         if node.dyn_kwargs is not None:
-            raise refuse("call", "keyword arguments from a mapping (**)", expected="named arguments")
+            raise refuse(
+                f"line {node.lineno}: call", "keyword arguments from a mapping (**)", expected="named arguments"
+            )
         super().visit_Call(node, frame, forward_caller=forward_caller)
 
     def _output_child_to_const(self, *_: Any) -> str:
@@ -127,14 +146,13 @@ class ProvenanceEnvironment(ImmutableSandboxedEnvironment):
             trim_blocks=True, lstrip_blocks=True, optimized=False, extensions=[GenerationTag, loopcontrols]
         )
         self.literals: list[Rope] = []
-        self._known: dict[str, int] = {}
-        self._names: dict[str, Rope] = {}
+        self.spots: list[Spot] = []
         self.filters = make_filters(self.getitem, self.undefined)
         self.tests = dict(TESTS)
         self.globals = {
             "raise_exception": Function("raise_exception", _raise_exception),
             "namespace": Function("namespace", _namespace),
-            "range": Function("range", safe_range),
+            "range": Function("range", _range),
             "dict": Function("dict", _dict),
             "strftime_now": Function("strftime_now", _clock(clock)),
             **{name: Function(name, _refused_global(name)) for name in REFUSED_GLOBALS},
@@ -157,12 +175,39 @@ class ProvenanceEnvironment(ImmutableSandboxedEnvironment):
         """Returns what `~` makes."""
         return joined([as_text("~", value) for value in values])
 
-    def literal(self, text: str) -> str:
+    @staticmethod
+    def step() -> bool:
+        """Counts one turn of a loop."""
+        spend(1)
+        return True
+
+    @staticmethod
+    def compared(value: Any) -> Any:
+        """Counts what a comparison with this value may touch."""
+        if isinstance(value, (list, tuple, dict)):
+            counted(value)
+        return value
+
+    def operand(self, value: Any, spot: int) -> Any:
+        """Returns an operand beside a constant: a closed word of the contract gets its place in the source."""
+        return placed(value, self.spots[spot]) if isinstance(value, Rope) else value
+
+    def literal(self, text: str, node: nodes.Node) -> str:
         """Returns the source of a constant: an entry of the table of the template's own texts."""
-        if text not in self._known:
-            self._known[text] = len(self.literals)
-            self.literals.append(rope(text, TEMPLATE))
-        return f"environment.literals[{self._known[text]}]"
+        spot = getattr(node, SPOT, None) or Spot(Unit(node.lineno), 0, len(text))
+        self.literals.append(rope(text, Origin(OriginKind.TEMPLATE, spot=spot)))
+        return f"environment.literals[{len(self.literals) - 1}]"
+
+    def spot(self, spot: Spot) -> int:
+        """Returns the number of a spot in the table of spots."""
+        self.spots.append(spot)
+        return len(self.spots) - 1
+
+    def _generate(
+        self, source: nodes.Template, name: str | None, filename: str | None, defer_init: bool = False
+    ) -> str:
+        mark(source)
+        return super()._generate(source, name, filename, defer_init)
 
     def check(self, tree: nodes.Template) -> None:
         """Refuses statements whose text would come from somewhere else."""
@@ -182,6 +227,7 @@ class ProvenanceEnvironment(ImmutableSandboxedEnvironment):
             if not callable(__obj):
                 raise TypeError(f"{type(__obj).__name__!r} object is not callable")
             raise refuse("call", f"an object of type {type(__obj).__name__}")
+        spend(1)
         return __context.call(__obj, *args, **kwargs)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
@@ -190,21 +236,20 @@ class ProvenanceEnvironment(ImmutableSandboxedEnvironment):
             return percent(left, right)
         if isinstance(left, Safe) or isinstance(right, Safe):
             raise refuse(operator, "text after `safe`", expected="output only")
-        if operator == "**" and isinstance(left, int) and isinstance(right, int):
-            bits = left.bit_length() * abs(right)
-            if bits > MAX_POWER_BITS:
-                raise refuse(operator, f"a power of {bits} bits", expected=f"at most {MAX_POWER_BITS}")
+        if isinstance(left, int) and isinstance(right, int):
+            _bounded(operator, left, right)
+        elif isinstance(left, (list, tuple)) or isinstance(right, (list, tuple)):
+            _bounded_items(operator, left, right)
         return super().call_binop(context, operator, left, right)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Returns `obj.attribute` as plain Jinja would: a method of the value's type first, then an item."""
+        if type(obj) is dict and attribute not in _NAMES_OF_DICT:  # a field of a message: by far the most
+            return self._item(obj, field_name(attribute), attribute)
         method = self._method(obj, attribute)
         if method is not _ABSENT:
             return method
-        key = self._names.get(attribute)
-        if key is None:
-            key = self._names[attribute] = rope(attribute, TEMPLATE)
-        return self._item(obj, key, attribute)
+        return self._item(obj, field_name(attribute), attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
         """Returns `obj[argument]`: an item first, then a method of the value's type."""
@@ -229,7 +274,11 @@ class ProvenanceEnvironment(ImmutableSandboxedEnvironment):
             return self._missing(obj, name)
 
     def _subscript(self, obj: Any, key: Any) -> Any:
+        if type(obj) is dict:
+            return obj[key]
         if isinstance(obj, (Rope, Mapping, list, tuple, range)):
+            if isinstance(key, slice) and isinstance(obj, (list, tuple)):
+                spend(len(obj) >> _ITEMS_A_STEP)
             return obj[key]
         if isinstance(obj, Undefined):
             return obj[key]
@@ -237,6 +286,13 @@ class ProvenanceEnvironment(ImmutableSandboxedEnvironment):
 
     def _method(self, obj: Any, name: str) -> Any:
         """Returns the attribute that plain Jinja would find on a value, `_ABSENT` if it has none."""
+        if type(obj) is ChatNamespace:  # which answers even `isinstance` by itself, and slowly
+            if name.startswith("_"):
+                return self.unsafe_undefined(obj, name)
+            try:
+                return getattr(obj, name)
+            except AttributeError:
+                return _ABSENT
         if isinstance(obj, Rope):
             return self._from_table(obj, name, TEXT_METHODS, str)
         if isinstance(obj, dict):
@@ -247,11 +303,6 @@ class ProvenanceEnvironment(ImmutableSandboxedEnvironment):
             return getattr(obj, name)
         if isinstance(obj, Undefined) and not name.startswith("__"):
             return getattr(obj, name)
-        if isinstance(obj, Namespace) and not name.startswith("_"):
-            try:
-                return getattr(obj, name)
-            except AttributeError:
-                return _ABSENT
         if obj is None or isinstance(obj, (bool, int, float)):
             if hasattr(obj, name):
                 raise refuse(f"attribute {name}", f"of a {type(obj).__name__}")
@@ -272,6 +323,29 @@ class ProvenanceEnvironment(ImmutableSandboxedEnvironment):
 
     def _missing(self, obj: Any, name: Any) -> Undefined:
         return self.undefined(obj="" if isinstance(obj, Rope) else obj, name=name)
+
+
+def _bounded(operator: str, left: int, right: int) -> None:
+    """Refuses arithmetic whose result has more bits than any number of a conversation."""
+    one, two = left.bit_length(), right.bit_length()
+    bits = one * abs(right) if operator == "**" else one + two if operator == "*" else max(one, two)
+    if bits > MAX_BITS:
+        raise exceeded(operator, f"at most {MAX_BITS} bits", bits)
+
+
+def _bounded_items(operator: str, left: Any, right: Any) -> None:
+    """Counts the items that adding or repeating lists copies."""
+    lengths = [len(one) for one in (left, right) if isinstance(one, (list, tuple))]
+    times = [one for one in (left, right) if isinstance(one, int)]
+    items = sum(lengths) if operator == "+" else lengths[0] * max(times[0], 0) if times else 0
+    if operator == "*" and items > MAX_ITEMS:
+        raise exceeded(operator, f"at most {MAX_ITEMS} items", items)
+    spend(items >> _ITEMS_A_STEP)
+
+
+def _range(*bounds: int) -> range:
+    spend(1)
+    return safe_range(*bounds)
 
 
 def _raise_exception(message: Any = None) -> Any:

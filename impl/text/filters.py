@@ -11,11 +11,14 @@ from typing import Any, Final
 from jinja2 import Undefined, filters, tests
 from jinja2.exceptions import FilterArgumentError, UndefinedError
 
+from assay.impl.text.budget import MAX_ITEMS, copied, counted, exceeded, sized, spend
 from assay.impl.text.methods import as_text, join, padded, percent, recased, replace, strip
-from assay.impl.text.origin import COMPUTED, OriginKind, refuse
+from assay.impl.text.origin import COMPUTED, refuse
 from assay.impl.text.rope import EMPTY, Piece, Rope, joined, merged, rope
 
 Lookup = Callable[[Any, Any], Any]
+_MAX_PRECISION: Final = 400
+"""Digits of a rounding; no float has more."""
 
 
 class Safe:
@@ -43,7 +46,7 @@ def tojson(
         if separators is not None
         else ((", " if indent is None else ","), ": ")
     )
-    step = None if indent is None else (_text(indent) if isinstance(indent, Rope) else " " * indent)
+    step = None if indent is None else _text(indent) if isinstance(indent, Rope) else _spaces("tojson", indent)
     quote = json.encoder.encode_basestring_ascii if ensure_ascii else json.encoder.encode_basestring
     out: list[Piece] = []
 
@@ -52,12 +55,16 @@ def tojson(
         if ensure_ascii and len(pieces) > 1 and any(ord(character) > 0xFFFF for character in text.text):
             raise refuse("tojson", "text of several origins beyond the basic plane, escaped")
         out.append(('"', COMPUTED))
-        out.extend((quote(piece)[1:-1], origin) for piece, origin in pieces)
+        copied(len(text))
+        for piece, origin in pieces:
+            quoted = quote(piece)[1:-1]
+            out.append((quoted, origin if quoted == piece else origin.without_spot()))
         out.append(('"', COMPUTED))
 
     def container(ends: str, items: Iterable[Any], emit: Callable[[Any], None], depth: int) -> None:
         out.append((ends[0], COMPUTED))
         line = "" if step is None else "\n" + step * (depth + 1)
+        copied(len(line))
         count = 0
         for count, item in enumerate(items, 1):
             out.append(((between if count > 1 else "") + line, COMPUTED))
@@ -67,6 +74,7 @@ def tojson(
         out.append((ends[1], COMPUTED))
 
     def emit(item: Any, depth: int) -> None:
+        spend(1)
         if isinstance(item, Rope):
             string(item)
         elif item is None or isinstance(item, (bool, int, float)):
@@ -91,6 +99,11 @@ def tojson(
 
     emit(value, 0)
     return Rope(merged(out))
+
+
+def _spaces(operation: str, width: Any) -> str:
+    """Returns as many spaces as a template asks for, within bounds."""
+    return " " * sized(operation, width) if isinstance(width, int) else " " * width
 
 
 def _text(value: Any) -> str:
@@ -163,7 +176,9 @@ def _number(function: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-def _round(value: Any, precision: int = 0, method: Rope | None = None) -> Any:
+def _round(value: Any, precision: Any = 0, method: Rope | None = None) -> Any:
+    if isinstance(precision, int) and abs(precision) > _MAX_PRECISION:
+        raise exceeded("round", f"at most {_MAX_PRECISION} digits", precision)
     return filters.do_round(value, precision, "common" if method is None else method.text)  # type: ignore[arg-type]
 
 
@@ -171,14 +186,15 @@ def _indent(value: Any, width: Any = 4, first: bool = False, blank: bool = False
     from assay.impl.text.methods import splitlines
 
     text = _soft("indent", value)
-    pad = width if isinstance(width, Rope) else rope(" " * width, COMPUTED)
+    pad = width if isinstance(width, Rope) else rope(_spaces("indent", width), COMPUTED)
     lines = splitlines(text + rope("\n", COMPUTED), True)
     # Jinja indents what `splitlines` finds and joins with line feeds, whatever the line ends were.
     bare = splitlines(text + rope("\n", COMPUTED))
     parts: list[Rope] = []
     for number, line in enumerate(bare):
         if number:
-            parts.append(rope("\n", lines[number - 1].pieces[-1][1]))
+            before = lines[number - 1]
+            parts.append(before[-1:].relabelled("\n"))
         if number and (blank or line):
             parts.append(pad)
         parts.append(line)
@@ -242,7 +258,8 @@ def make_filters(lookup: Lookup, undefined: type[Undefined]) -> dict[str, Callab
         return next(iter(value), undefined("No first item, sequence was empty."))
 
     def last(value: Any) -> Any:
-        return next(iter(reversed(list(value))), undefined("No last item, sequence was empty."))
+        items = value if isinstance(value, (list, tuple, Rope)) else list(value)
+        return next(iter(items[-1:]), undefined("No last item, sequence was empty."))
 
     def ordered(
         value: Any, reverse: bool = False, case_sensitive: bool = False, attribute: Any = None
@@ -253,7 +270,9 @@ def make_filters(lookup: Lookup, undefined: type[Undefined]) -> dict[str, Callab
             parts = [item if name is None else part(item, rope(name, COMPUTED)) for name in names]
             return [_folded(one, case_sensitive) for one in parts]
 
-        return sorted(value, key=key, reverse=reverse)
+        items = list(value)
+        counted(items)
+        return sorted(items, key=key, reverse=reverse)
 
     def dictsort(
         value: Any, case_sensitive: bool = False, by: Any = None, reverse: bool = False
@@ -262,11 +281,13 @@ def make_filters(lookup: Lookup, undefined: type[Undefined]) -> dict[str, Callab
         if word not in {"key", "value"}:
             raise FilterArgumentError('You can only sort by either "key" or "value"')
         at = 0 if word == "key" else 1
+        counted(value)
         return sorted(value.items(), key=lambda pair: _folded(pair[at], case_sensitive), reverse=reverse)
 
     def unique(value: Any, case_sensitive: bool = False, attribute: Any = None) -> Iterator[Any]:
         seen = set()
         for item in value:
+            counted(item)
             key = _folded(item if attribute is None else part(item, attribute), case_sensitive)
             if key not in seen:
                 seen.add(key)
@@ -275,6 +296,7 @@ def make_filters(lookup: Lookup, undefined: type[Undefined]) -> dict[str, Callab
     def extreme(function: Callable[..., Any]) -> Callable[..., Any]:
         def pick(value: Any, case_sensitive: bool = False, attribute: Any = None) -> Any:
             items = list(value)
+            counted(items)
             if not items:
                 return undefined("No aggregated item, sequence was empty.")
             return function(
@@ -306,9 +328,10 @@ def make_filters(lookup: Lookup, undefined: type[Undefined]) -> dict[str, Callab
         "rejectattr": selected(wanted=False, by_attribute=True), "join": joined_with, "first": first, "last": last,
         "sort": ordered, "dictsort": dictsort, "unique": unique, "min": extreme(min), "max": extreme(max),
         "sum": total, "attr": attribute_of,
-        "batch": lambda value, linecount, fill_with=None: filters.do_batch(value, linecount, fill_with),
-        "slice": lambda value, slices, fill_with=None: filters.sync_do_slice(value, slices, fill_with),
+        "batch": lambda value, linecount, fill_with=None: filters.do_batch(value, _items_of("batch", linecount), fill_with),
+        "slice": lambda value, slices, fill_with=None: filters.sync_do_slice(value, _items_of("slice", slices), fill_with),
     }  # fmt: skip
+    table |= {name: _metered(table[name]) for name in _WALKERS}
     for name in filters.FILTERS:
         table.setdefault(name, _refusing("filter", name))
     return table
@@ -322,6 +345,30 @@ def named(table: Mapping[str, Callable[..., Any]], kind: str, args: tuple[Any, .
     if name not in table:
         raise UndefinedError(f"No {kind} named {name!r} found.")
     return table[name]
+
+
+_WALKERS: Final = (
+    "list", "map", "select", "reject", "selectattr", "rejectattr", "join", "sort", "dictsort", "unique", "min", "max",
+    "sum", "batch", "slice",
+)  # fmt: skip
+
+
+def _metered(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes a filter cost what its value has items, since it walks over all of them."""
+
+    def metered(value: Any, *args: Any, **kwargs: Any) -> Any:
+        spend(1 + len(value) if isinstance(value, (list, tuple, dict, range)) else 1)
+        return function(value, *args, **kwargs)
+
+    return metered
+
+
+def _items_of(operation: str, count: Any) -> Any:
+    if isinstance(count, int) and count > MAX_ITEMS:
+        raise exceeded(operation, f"at most {MAX_ITEMS} items", count)
+    if isinstance(count, int):
+        spend(max(count, 0) >> 3)
+    return count
 
 
 def _refusing(kind: str, name: str) -> Callable[..., Any]:
@@ -349,8 +396,3 @@ TESTS: Final[dict[str, Callable[..., Any]]] = {
     "upper": lambda value: _soft("upper", value).text.isupper(),
     **{name: _refusing("test", name) for name in ("callable", "sameas", "escaped", "filter", "test")},
 }  # fmt: skip
-
-
-def only_template(text: Rope) -> bool:
-    """Whether every character was written by the template."""
-    return all(origin.kind is OriginKind.TEMPLATE for _, origin in text.pieces)

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from jinja2 import Undefined
 
-from assay.impl.text.origin import COMPUTED, TEMPLATE, OriginKind, refuse
-from assay.impl.text.rope import EMPTY, Rope, computed, joined, rope
+from assay.impl.text.budget import counted, sized, spend
+from assay.impl.text.origin import COMPUTED, Spot, refuse
+from assay.impl.text.rope import EMPTY, Rope, computed, joined, placed, rope, written
 
 
 class Method:
@@ -24,6 +25,7 @@ class Method:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the method on its receiver."""
+        spend(1)
         return self.function(self.receiver, *args, **kwargs)
 
 
@@ -59,6 +61,7 @@ def splitlines(text: Rope, keepends: bool = False) -> list[Rope]:
     """`str.splitlines`."""
     lines: list[Rope] = []
     at = 0
+    spend(len(text) >> 3)
     for whole, kept in zip(text.text.splitlines(True), text.text.splitlines(keepends), strict=True):
         lines.append(text.cut(at, at + len(kept)))
         at += len(whole)
@@ -90,10 +93,11 @@ def removesuffix(text: Rope, suffix: Rope) -> Rope:
 def replace(text: Rope, old: Rope, new: Rope, count: int | None = None) -> Rope:
     """`str.replace`.
 
-    Where a caller's characters are replaced, the new text is `computed`, even if the template wrote it: it stands
-    there because a caller spelled the old one, and must not become control for that.
+    Where a caller's characters are replaced, or looked for, the new text is `computed`, even if the template wrote
+    it: it stands there because a caller spelled the old one, and must not become control for that.
     """
     plain, needle, limit = text.text, _plain(old), -1 if count is None else count
+    asked = _is_of_template(old)
     if not isinstance(limit, int):
         raise TypeError(f"{type(limit).__name__!r} object cannot be interpreted as an integer")
     _plain(new)
@@ -105,8 +109,9 @@ def replace(text: Rope, old: Rope, new: Rope, count: int | None = None) -> Rope:
             break
         parts.append(text.cut(at, found))
         hit = text.cut(found, found + len(needle))
-        owned = all(origin.kind is OriginKind.TEMPLATE for _, origin in (hit if needle else text).pieces)
+        owned = asked and _is_of_template(hit if needle else text)
         parts.append(new if owned else rope(new.text, COMPUTED))
+        spend(1)
         at = found + len(needle)
         done += 1
     parts.append(text.cut(at, len(text)))
@@ -122,6 +127,7 @@ def join(separator: Rope, items: Any) -> Rope:
         if index:
             parts.append(separator)
         parts.append(item)
+    spend(len(parts) >> 3)
     return joined(parts)
 
 
@@ -146,7 +152,7 @@ def recased(name: str) -> Callable[[Rope], Rope]:
         if len(changed) == len(text):
             return text.relabelled(changed)
         if len(text.pieces) == 1:
-            return rope(changed, text.pieces[0][1])
+            return rope(changed, text.pieces[0][1].without_spot())
         raise refuse(name, "a text of several origins whose length changes with its case")
 
     mapping.__doc__ = f"`str.{name}`."
@@ -158,6 +164,7 @@ def padded(name: str) -> Callable[..., Rope]:
 
     def pad(text: Rope, width: int, fill: Rope | None = None) -> Rope:
         arguments = (width,) if fill is None else (width, _plain(fill))
+        sized(name, width)
         stand_in = "\0" if (fill is None or fill.text != "\0") else "\1"
         shape = getattr(stand_in * len(text), name)(*arguments)
         left = len(shape) - len(shape.lstrip(shape[0])) if shape and shape[0] != stand_in else 0
@@ -191,9 +198,10 @@ def formatted(text: Rope, *args: Any, **kwargs: Any) -> Rope:
         if not field or field.isdigit():
             index = int(field) if field else automatic
             automatic += 1
-            parts.append(as_text("format", args[index]))
+            value = as_text("format", args[index])
         else:
-            parts.append(as_text("format", kwargs[field]))
+            value = as_text("format", kwargs[field])
+        parts.append(_in_field(text, mark, end + 1, value))
         at = end + 1
     parts.append(text.cut(at, len(plain)))
     return joined(parts)
@@ -214,7 +222,8 @@ def percent(text: Rope, values: Any) -> Rope:
             value = arguments.pop(0)
             if kind == "d" and not isinstance(value, int | float):
                 raise TypeError(f"%d format: a real number is required, not {type(value).__name__}")
-            parts += [text.cut(at, mark), as_text("%", int(value) if kind == "d" else value)]
+            shown = as_text("%", int(value) if kind == "d" else value)
+            parts += [text.cut(at, mark), _in_field(text, mark, mark + 2, shown)]
         else:
             raise refuse("%", f"the conversion %{kind}", expected="%s, %d or %%")
         at = mark + 2
@@ -241,7 +250,7 @@ def as_text(operation: str, value: Any) -> Rope:
 
 def template_words(mapping: dict[str, Any]) -> dict[Any, Any]:
     """Returns a mapping whose keys, spelled in the template as keyword arguments, are template text."""
-    return {rope(key, TEMPLATE): value for key, value in mapping.items()}
+    return {written(key): value for key, value in mapping.items()}
 
 
 def _asking(name: str) -> Callable[..., Any]:
@@ -266,8 +275,8 @@ TEXT_METHODS: Final[dict[str, Callable[..., Any]]] = {
 }  # fmt: skip
 
 SEQUENCE_METHODS: Final[dict[str, Callable[..., Any]]] = {
-    "index": lambda items, value, *bounds: items.index(value, *bounds),
-    "count": lambda items, value: items.count(value),
+    "index": lambda items, value, *bounds: counted(items) and items.index(value, *bounds),
+    "count": lambda items, value: counted(items) and items.count(value),
 }
 
 MAPPING_METHODS: Final[dict[str, Callable[..., Any]]] = {
@@ -277,6 +286,18 @@ MAPPING_METHODS: Final[dict[str, Callable[..., Any]]] = {
     "get": lambda mapping, key, default=None: mapping.get(key, default),
     "copy": dict,
 }
+
+
+def _is_of_template(text: Rope) -> bool:
+    """Whether no character is a caller's or computed: all are the template's, or words of a closed set."""
+    return all(origin.may_spell_control for _, origin in text.pieces)
+
+
+def _in_field(text: Rope, start: int, stop: int, value: Rope) -> Rope:
+    """Returns a value as it stands in a field of a format that is one constant of the template."""
+    pieces = text.pieces
+    spot = pieces[0][1].spot if len(pieces) == 1 else None
+    return value if spot is None else placed(value, Spot(spot.unit, spot.start + start, spot.start + stop))
 
 
 def _plain(value: Any) -> str:
@@ -298,6 +319,7 @@ def _located(text: Rope, parts: Sequence[str], gap: int) -> list[Rope]:
 
     def cuts() -> Iterator[Rope]:
         at = 0
+        spend(len(parts))
         for part in parts:
             start = at if gap else text.text.index(part, at)
             yield text.cut(start, start + len(part))

@@ -1,15 +1,18 @@
 """Where a piece of text comes from, and the one error for text whose origin can't be kept.
 
-The error derives from none of the exceptions that Jinja and its filters swallow, and every refusal is also noted
-for the render in progress: a template that catches it can't go on as if nothing had happened.
+A character's origin is who made it and, for what the template wrote, where in its source it stands: only what stands
+together there may spell a control token together. The error derives from none of the exceptions that Jinja and its
+filters swallow, and every refusal is also noted for the render in progress: a template that catches it can't go on
+as if nothing had happened.
 """
 
 import json
 import re
+import sys
 from contextvars import ContextVar
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Self
+from types import FrameType
+from typing import Final, NamedTuple, Self
 
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import AssayError, Finding
@@ -84,12 +87,35 @@ class Place:
         return hash(self.step)
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The maker of a piece of text, and for a caller's text the field that it stands in."""
+class Unit:
+    """One concatenation in the source of a template; what stands in it, stands together. Compared by identity."""
+
+    __slots__ = ("line",)
+
+    def __init__(self, line: int) -> None:
+        self.line = line
+
+
+class Spot(NamedTuple):
+    """Where in the template's source a text stands.
+
+    Attributes:
+        unit: the concatenation that it is an operand of.
+        start: its beginning there: constants count their characters, every other operand counts one.
+        stop: its end there.
+    """
+
+    unit: Unit
+    start: int
+    stop: int
+
+
+class Origin(NamedTuple):
+    """The maker of a piece of text, and the place: a field of the caller's, or a spot of the template's source."""
 
     kind: OriginKind
     place: Place | str = ""
+    spot: Spot | None = None
 
     @property
     def path(self) -> str:
@@ -100,6 +126,29 @@ class Origin:
     def may_spell_control(self) -> bool:
         """Whether text of this origin may become a control token."""
         return self.kind is OriginKind.TEMPLATE or self.kind is OriginKind.VOCABULARY
+
+    @property
+    def line(self) -> int | None:
+        """The line of the template's source, None for what has no spot there."""
+        return None if self.spot is None else self.spot.unit.line
+
+    def part(self, start: int, stop: int) -> "Origin":
+        """Returns the origin of a part of a text of this origin; a part of a closed word is the caller's text again."""
+        if self.kind is OriginKind.VOCABULARY:
+            return Origin(OriginKind.CALLER, self.place)
+        if self.spot is None:
+            return self
+        at = self.spot.start
+        return Origin(self.kind, self.place, Spot(self.spot.unit, at + start, at + stop))
+
+    def without_spot(self) -> "Origin":
+        """Returns the origin of a text that was changed, so that its characters stand nowhere in the source."""
+        return self if self.spot is None else Origin(self.kind, self.place)
+
+    def leads_to(self, other: "Origin") -> bool:
+        """Whether the template's source has the text of `other` directly behind the text of this origin."""
+        one, two = self.spot, other.spot
+        return one is not None and two is not None and one.unit is two.unit and one.stop == two.start
 
 
 TEMPLATE: Final = Origin(OriginKind.TEMPLATE)
@@ -113,15 +162,32 @@ class OriginError(AssayError):
 _REFUSALS: ContextVar[list[OriginError] | None] = ContextVar("refusals", default=None)
 
 
-def refuse(
-    operation: str, got: str, *, expected: str = "an operation that keeps the origin of text"
-) -> OriginError:
-    """Returns the error, already noted for the render in progress, for an operation whose result has no known origin."""
-    error = OriginError(Finding.of(ORIGIN_LOST, "render", operation, expected=expected, got=got))
+def template_line() -> int | None:
+    """Returns the line of the template whose code is running, None outside of one."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the way to a frame, in spite of its name
+    while frame is not None:
+        template = frame.f_globals.get("__jinja_template__")
+        if template is not None:
+            return int(template.get_corresponding_lineno(frame.f_lineno))
+        frame = frame.f_back
+    return None
+
+
+def note(error: "OriginError") -> "OriginError":
+    """Notes an error for the render in progress, so that no template can swallow it, and returns it."""
     noted = _REFUSALS.get()
     if noted is not None:
         noted.append(error)
     return error
+
+
+def refuse(
+    operation: str, got: str, *, expected: str = "an operation that keeps the origin of text"
+) -> OriginError:
+    """Returns the error, already noted for the render in progress, for an operation whose result has no known origin."""
+    line = template_line()
+    where = operation if line is None else f"line {line}: {operation}"
+    return note(OriginError(Finding.of(ORIGIN_LOST, "render", where, expected=expected, got=got)))
 
 
 class watching:  # noqa: N801 - reads as a verb where it is used

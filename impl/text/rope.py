@@ -7,15 +7,17 @@ refuse. Concatenation is lazy, so that a template that accumulates its output pi
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final
 
-from assay.impl.text.origin import COMPUTED, Origin, refuse
+from assay.impl.text.budget import SHORT, copied, sized, spend
+from assay.impl.text.origin import COMPUTED, Origin, OriginKind, Spot, Unit, refuse
 
 Piece = tuple[str, Origin]
 _new = object.__new__
-MAX_CHARACTERS: Final = 1 << 28
-"""A rendered prompt of a quarter of a billion characters is a runaway template, not a conversation."""
+_PIECES_A_STEP: Final = 3  # log2 of the pieces that are walked over in the time of one step
+_FEW: Final = (1 << _PIECES_A_STEP) - 1
 
 
 class Rope:
@@ -37,18 +39,25 @@ class Rope:
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """The pieces in order, none empty, neighbours of one origin merged."""
+        """The pieces in order, none empty; neighbours of one origin are merged, except for the template's own.
+
+        A piece of the template's is a stretch of its source, and two stretches may not have stood together there.
+        """
         if self._pieces is not None:
             return self._pieces
         if self._origin is not None and self._text is not None:
             return ((self._text, self._origin),)
         self._pieces = merged(_leaves(self))
         self._children = ()
+        if len(self._pieces) > _FEW:
+            spend(len(self._pieces) >> _PIECES_A_STEP)
         return self._pieces
 
     @property
     def text(self) -> str:
         """The characters alone. Only for questions whose answer is not text."""
+        if self._length > SHORT:
+            copied(self._length)
         if self._text is None:
             self._text = "".join([text for text, _ in self.pieces])
         return self._text
@@ -62,7 +71,9 @@ class Rope:
         pieces = self.pieces
         if len(pieces) == 1:
             text, origin = pieces[0]
-            return rope(text[start:stop], origin)
+            if stop - start > SHORT:
+                copied(stop - start)
+            return rope(text[start:stop], origin.part(start, stop))
         if self._starts is None:
             self._starts = list(accumulate((len(text) for text, _ in pieces[:-1]), initial=0))
         kept: list[Piece] = []
@@ -71,7 +82,12 @@ class Rope:
             if at >= stop:
                 break
             text, origin = pieces[index]
-            kept.append((text[max(start - at, 0) : stop - at], origin))
+            if at < start or at + len(text) > stop:
+                first, last = max(start - at, 0), min(stop - at, len(text))
+                text, origin = text[first:last], origin.part(first, last)
+            kept.append((text, origin))
+        if len(kept) > _FEW:
+            spend(len(kept) >> _PIECES_A_STEP)
         return Rope(tuple(kept))
 
     def relabelled(self, text: str) -> "Rope":
@@ -90,11 +106,16 @@ class Rope:
         return self._length > 0
 
     def __hash__(self) -> int:
-        return hash(self.text)
+        return hash(self.text if self._text is None else self._text)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Rope):
-            return self is other or (self._length == other._length and self.text == other.text)
+            if self is other or self._length != other._length:
+                return self is other
+            one, two = self._text, other._text
+            if one is None or two is None or self._length > SHORT:
+                one, two = self.text, other.text
+            return one == two
         if isinstance(other, str):
             raise refuse("comparison", "a plain string, whose origin is unknown")
         return NotImplemented
@@ -119,15 +140,19 @@ class Rope:
         raise TypeError(f"'in <string>' requires string as left operand, not {type(item).__name__}")
 
     def __add__(self, other: object) -> "Rope":
-        return joined((self, other)) if isinstance(other, Rope) else NotImplemented
+        if not isinstance(other, Rope):
+            return NotImplemented
+        if not self._length or not other._length:
+            return other if not self._length else self
+        return _whole((self, other), self._length + other._length)
 
     def __mul__(self, times: object) -> "Rope":
         if not isinstance(times, int):
             return NotImplemented
-        if self._length * max(times, 0) > MAX_CHARACTERS:
-            raise refuse(
-                "repetition", f"{self._length} characters {times} times", expected=f"at most {MAX_CHARACTERS}"
-            )
+        if times <= 1 or not self._length:
+            return self if times == 1 else EMPTY
+        sized("repetition", self._length * times)
+        spend(times * len(self.pieces))
         return joined((self,) * times)
 
     __rmul__ = __mul__
@@ -137,6 +162,7 @@ class Rope:
             start, stop, step = index.indices(self._length)
             if step == 1:
                 return self.cut(start, stop)
+            spend(len(range(start, stop, step)))
             return joined([self.cut(at, at + 1) for at in range(start, stop, step)])
         if not isinstance(index, int):
             raise TypeError(f"string indices must be integers, not {type(index).__name__!r}")
@@ -147,8 +173,9 @@ class Rope:
 
     def __iter__(self) -> Iterator["Rope"]:
         for text, origin in self.pieces:
-            for character in text:
-                yield rope(character, origin)
+            for at, character in enumerate(text):
+                spend(1)
+                yield rope(character, origin if len(text) == 1 else origin.part(at, at + 1))
 
     def __repr__(self) -> str:
         return f"<text of {self._length} characters>"  # never the characters: a repr is plain text
@@ -184,13 +211,35 @@ def joined(ropes: Iterable[Rope]) -> Rope:
     parts = tuple([part for part in ropes if part._length])
     if len(parts) < 2:
         return parts[0] if parts else EMPTY
+    return _whole(parts, sum([part._length for part in parts]))
+
+
+def _whole(parts: tuple[Rope, ...], length: int) -> Rope:
     whole = _new(Rope)
     whole._pieces = whole._starts = whole._text = whole._origin = None
     whole._children = parts
-    whole._length = sum([part._length for part in parts])
-    if whole._length > MAX_CHARACTERS:
-        raise refuse("concatenation", f"{whole._length} characters", expected=f"at most {MAX_CHARACTERS}")
+    whole._length = sized("concatenation", length) if length > SHORT else length
     return whole
+
+
+def written(text: str, line: int = 0) -> Rope:
+    """Returns a text that stands alone in the template's source, or that counts as if it did."""
+    return rope(text, Origin(OriginKind.TEMPLATE, spot=Spot(Unit(line), 0, len(text))))
+
+
+@lru_cache(maxsize=1024)
+def field_name(key: str) -> Rope:
+    """Returns the name of a message's field: the same few words in every message, and the same object in every search."""
+    return rope(key, Origin(OriginKind.CALLER, "messages[*] (key)"))
+
+
+def placed(value: Rope, spot: Spot) -> Rope:
+    """Returns a closed word of the contract as it stands at a spot of the source; any other text as it is."""
+    pieces = value.pieces
+    if len(pieces) != 1 or pieces[0][1].kind is not OriginKind.VOCABULARY:
+        return value
+    text, origin = pieces[0]
+    return rope(text, Origin(origin.kind, origin.place, spot))
 
 
 def computed(value: object) -> Rope:
@@ -199,12 +248,19 @@ def computed(value: object) -> Rope:
 
 
 def merged(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
-    """Returns the pieces without empty ones, neighbours of one origin merged."""
+    """Returns the pieces without empty ones, neighbours of one origin merged, except for the template's own."""
     out: list[Piece] = []
     run: list[str] = []
     current: Origin | None = None
+    template = OriginKind.TEMPLATE
     for text, origin in pieces:
         if not text:
+            continue
+        if origin.kind is template:
+            if current is not None:
+                out.append((run[0] if len(run) == 1 else "".join(run), current))
+                current = None
+            out.append((text, origin))
             continue
         if current is None or (origin is not current and not _same(origin, current)):
             if current is not None:
@@ -217,7 +273,7 @@ def merged(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
 
 
 def _same(one: Origin, other: Origin) -> bool:
-    return one.kind is other.kind and one.place == other.place
+    return one.kind is other.kind and one.place == other.place and one.spot == other.spot
 
 
 def _leaves(whole: Rope) -> Iterator[Piece]:

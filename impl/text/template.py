@@ -1,9 +1,9 @@
 """One chat template, rendered twice: with provenance, and plainly to hold the first rendering to it."""
 
 import json
+import math
 from collections.abc import Mapping
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, Final
 
 from jinja2 import TemplateError, TemplateSyntaxError, nodes
@@ -11,9 +11,10 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from assay.impl.text.budget import MAX_STEPS, Meter, exceeded
 from assay.impl.text.environment import ProvenanceEnvironment
-from assay.impl.text.origin import TEMPLATE, Origin, OriginError, OriginKind, Place, watching
-from assay.impl.text.rope import Piece, Rope, rope
+from assay.impl.text.origin import Origin, OriginError, OriginKind, Place, watching
+from assay.impl.text.rope import Piece, Rope, field_name, rope, written
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import ContractError, Finding
 
@@ -46,6 +47,8 @@ INPUT = declare(
     cause="an object of the calling program, a byte string, a set or a number that JSON lacks",
 )
 MAX_DEPTH: Final = 100
+MAX_TEMPLATE_CHARACTERS: Final = 1 << 20
+"""Published templates have some ten thousand; a long one takes long to compile."""
 
 
 class ChatTemplate:
@@ -63,21 +66,18 @@ class ChatTemplate:
         self.source = source
         self._constants = dict(constants or {})
         self._environment = ProvenanceEnvironment(clock)
+        if len(source) > MAX_TEMPLATE_CHARACTERS:
+            raise _no_template("template", f"at most {MAX_TEMPLATE_CHARACTERS} characters", len(source))
         plain = plain_environment(clock)
         try:
             self._environment.check(self._environment.parse(source))
             self._template = self._environment.from_string(source)
             self._plain = plain.from_string(source)
         except TemplateSyntaxError as error:
-            raise ContractError(
-                Finding.of(
-                    SYNTAX,
-                    "template",
-                    f"line {error.lineno}",
-                    expected="Jinja syntax",
-                    got=error.message or "",
-                )
-            ) from None
+            raise _no_template(f"line {error.lineno}", "Jinja syntax", error.message or "") from None
+        except (RecursionError, MemoryError, SyntaxError, ValueError) as error:
+            # Nesting that Jinja's parser or Python's compiler can't follow, or a number of too many digits.
+            raise _no_template("template", "a template that can be compiled", _named(error)) from None
 
     def render(
         self, variables: Mapping[str, Any], *, vocabulary: Mapping[str, frozenset[str]] | None = None
@@ -95,10 +95,9 @@ class ChatTemplate:
                 renderings part; chat.input.json, when a value is not JSON.
         """
         wrapped = wrap_all(variables, vocabulary or {})
-        wrapped |= {name: rope(word, TEMPLATE) for name, word in self._constants.items()}
-        result, error = self._render_followed(
-            wrapped
-        )  # first: it is the one that bounds what a template may do
+        wrapped |= {name: written(word) for name, word in self._constants.items()}
+        # First: it is the one that bounds what a template may do.
+        result, error = self._render_followed(wrapped)
         plain, plain_error = self._render_plain({**variables, **self._constants})
         if (plain_error is None) != (error is None) or type(plain_error) is not type(error):
             raise _differs(_named(plain_error) or "text", _named(error) or "text")
@@ -108,7 +107,7 @@ class ChatTemplate:
                 Finding.of(
                     RAISED,
                     "template",
-                    "chat template",
+                    _line_of(error),
                     expected="a conversation that it renders",
                     got=message,
                 )
@@ -120,13 +119,15 @@ class ChatTemplate:
     def _render_followed(self, wrapped: dict[str, Any]) -> tuple[Rope | None, Exception | None]:
         result: Rope | None = None
         failure: Exception | None = None
-        with watching() as watched:
+        with watching() as watched, Meter():
             try:
                 result = self._environment.concat(
                     self._template.root_render_func(self._template.new_context(wrapped))
                 )
             except Exception as error:  # noqa: BLE001 - a template can raise anything; it is compared with plain Jinja
                 failure = error
+            if isinstance(failure, (RecursionError, MemoryError)):
+                exceeded(_line_of(failure), f"at most {MAX_STEPS} steps and no endless nesting", _named(failure))
             lost = watched.first
         if lost is not None:
             raise lost
@@ -151,7 +152,7 @@ def _wrap(value: Any, place: Place, word: str, vocabulary: Mapping[str, frozense
         return rope(value, Origin(OriginKind.VOCABULARY if known else OriginKind.CALLER, place))
     if value is None or kind in {bool, int}:
         return value
-    if kind is float and value - value == 0:
+    if kind is float and math.isfinite(value):
         return value
     if depth > MAX_DEPTH:
         raise _not_json(str(place), f"nesting of at most {MAX_DEPTH}", "more")
@@ -167,16 +168,10 @@ def _wrap(value: Any, place: Place, word: str, vocabulary: Mapping[str, frozense
         for key, item in value.items():
             if type(key) is not str:
                 raise _not_json(str(place), "text keys", f"a key of type {type(key).__name__}")
-            label = _field_name(key) if in_message else rope(key, keys)
+            label = field_name(key) if in_message else rope(key, keys)
             out[label] = _wrap(item, Place(place, key), key if in_message else "", vocabulary, depth + 1)
         return out
     raise _not_json(str(place), "a JSON value", f"a value of type {kind.__name__}")
-
-
-@lru_cache(maxsize=256)
-def _field_name(key: str) -> Rope:
-    """Returns the name of a message's field: the same few words in every message of every conversation."""
-    return rope(key, Origin(OriginKind.CALLER, "messages[*] (key)"))
 
 
 class _PlainGenerationTag(Extension):
@@ -225,6 +220,20 @@ def plain_environment(clock: datetime | None) -> ImmutableSandboxedEnvironment:
 
 def _named(error: Exception | None) -> str:
     return "" if error is None else type(error).__name__
+
+
+def _line_of(error: Exception) -> str:
+    """Returns the place of the template at which an error came up."""
+    line, trace = 0, error.__traceback__
+    while trace is not None:
+        template = trace.tb_frame.f_globals.get("__jinja_template__")
+        line = template.get_corresponding_lineno(trace.tb_lineno) if template is not None else line
+        trace = trace.tb_next
+    return f"line {line}" if line else "chat template"
+
+
+def _no_template(where: str, expected: Any, got: Any) -> ContractError:
+    return ContractError(Finding.of(SYNTAX, "template", where, expected=expected, got=got))
 
 
 def _differs(expected: str, got: str) -> OriginError:

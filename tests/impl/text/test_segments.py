@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from assay.impl.text.engine import Tokenizer
 from assay.impl.text.facts import read_facts
 from assay.impl.text.miniature import tokenizer_files
-from assay.impl.text.origin import COMPUTED, TEMPLATE, Origin, OriginKind
-from assay.impl.text.segments import Kind, Segment, check_segments, prompt_of
+from assay.impl.text.origin import COMPUTED, TEMPLATE, Origin, OriginKind, Spot, Unit
+from assay.impl.text.segments import Kind, Prompt, Segment, check_segments, prompt_of
 from assay.spec.errors import ContractError
 from assay.spec.text import CONTROL_ATOMS
 
@@ -20,10 +20,21 @@ TEXTS = st.one_of(
 PIECES = st.lists(st.tuples(TEXTS, st.sampled_from([TEMPLATE, CALLER, COMPUTED])), max_size=9)
 
 
+def prompt_or_none(pieces: list[tuple[str, Origin]]) -> Prompt | None:
+    """Returns the prompt; None where template text spells an atom in pieces, which is refused."""
+    try:
+        return prompt_of(pieces, CONTROL_ATOMS)
+    except ContractError as error:
+        assert error.finding.code == "chat.control.split"  # noqa: PT017 - the only refusal of well-formed text
+        return None
+
+
 @given(PIECES)
 @settings(max_examples=300)
 def test_segments_are_contiguous_complete_merged_and_not_empty(pieces: list[tuple[str, Origin]]) -> None:
-    prompt = prompt_of(pieces, CONTROL_ATOMS)
+    prompt = prompt_or_none(pieces)
+    if prompt is None:
+        return
     assert prompt.stream == "".join(text for text, _ in pieces).encode()
     if prompt.stream:
         check_segments(prompt.stream, prompt.segments)
@@ -34,7 +45,9 @@ def test_segments_are_contiguous_complete_merged_and_not_empty(pieces: list[tupl
 @given(PIECES)
 @settings(max_examples=300)
 def test_control_is_wholly_template_text(pieces: list[tuple[str, Origin]]) -> None:
-    prompt = prompt_of(pieces, CONTROL_ATOMS)
+    prompt = prompt_or_none(pieces)
+    if prompt is None:
+        return
     owner = [origin for text, origin in pieces for _ in text.encode()]
     for segment in prompt.segments:
         if segment.kind == Kind.TRUSTED_CONTROL:
@@ -58,6 +71,50 @@ def test_ids_differ_from_flat_tokenization_where_flattening_promotes() -> None:
     prompt = prompt_of([("<think>", TEMPLATE), ("<think>", CALLER)], CONTROL_ATOMS)
     assert ENGINE.encode_trusted(prompt.stream) == [344, 344]
     assert ENGINE.encode_prompt(prompt).count(344) == 1
+
+
+ROW = Unit(7)
+"""One concatenation of a template's source, on its line 7."""
+
+
+def at(start: int, stop: int, unit: Unit = ROW) -> Origin:
+    return Origin(OriginKind.TEMPLATE, spot=Spot(unit, start, stop))
+
+
+def test_neighbours_in_the_source_spell_an_atom_together() -> None:
+    prompt = prompt_of([("<|im_", at(0, 5)), ("end|>", at(5, 10))], CONTROL_ATOMS)
+    assert prompt.of_kind(Kind.TRUSTED_CONTROL) == [b"<|im_end|>"]
+    assert [(span.origin.kind, span.length) for span in prompt.origins] == [(OriginKind.TEMPLATE, 10)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (at(0, 5), at(6, 11)),
+        (at(5, 10), at(0, 5)),
+        (at(0, 5), at(5, 10, Unit(7))),
+        (TEMPLATE, TEMPLATE),
+        (at(0, 5), TEMPLATE),
+    ],
+    ids=["gap", "other order", "another concatenation", "no spot", "one without a spot"],
+)
+def test_an_atom_in_pieces_that_the_source_does_not_have_together_is_refused(
+    first: Origin, second: Origin
+) -> None:
+    with pytest.raises(ContractError) as caught:
+        prompt_of([("<|im_", first), ("end|>", second)], CONTROL_ATOMS)
+    where = "chat template" if first is TEMPLATE else "line 7"
+    found = caught.value.finding
+    assert (found.code, found.where, found.got) == ("chat.control.split", where, "<|im_end|>")
+
+
+def test_an_added_token_that_is_no_atom_is_refused_in_template_text_and_data_in_a_callers() -> None:
+    spelled = ["<think>", "<|endoftext|>"]
+    with pytest.raises(ContractError) as caught:
+        prompt_of([("a<|endoftext|>", at(0, 14))], CONTROL_ATOMS, spelled)
+    assert (caught.value.finding.code, caught.value.finding.where) == ("chat.control.unlisted", "line 7")
+    prompt = prompt_of([("<|endoftext|>", CALLER)], CONTROL_ATOMS, spelled)
+    assert prompt.of_kind(Kind.DATA) == [b"<|endoftext|>"]
 
 
 @pytest.mark.parametrize(
