@@ -229,6 +229,7 @@ class Model:
             geometry.heads_per_ngram,
             geometry.eos,
             state.ple_history,
+            geometry.physical_rows,
         )[0]
         emit("ple.rows", layer, np.array(ids, np.int64))
         embedding = np.asarray(self._source.ple_rows(layer, ids), dtype=self.dtype).reshape(-1)

@@ -7,9 +7,11 @@ from assay.spec.documents import DOCUMENTS
 from assay.spec.errors import usage_error
 
 CLAUSE_MODULES: Final[tuple[str, ...]] = (
+    "assay.impl.text.budget",
     "assay.impl.text.chat",
     "assay.impl.text.facts",
     "assay.impl.text.identity",
+    "assay.impl.text.ids",
     "assay.impl.text.origin",
     "assay.impl.text.parser",
     "assay.impl.text.segments",

@@ -176,10 +176,13 @@ class Model:
                 raise AssertionError("a layer with per-layer embedding has its weights")
             ids = np.concatenate(
                 [
-                    ple.row_ids(image.tokens, image.base.ple_history, own.hash, g.heads_per_ngram, g.eos[0])
+                    ple.row_ids(
+                        image.tokens, image.base.ple_history, own.hash, g.heads_per_ngram, g.eos[0],
+                        physical_rows=g.physical_rows,
+                    )
                     for image in private.images
                 ]
-            )
+            )  # fmt: skip
             asked[layer] = AskedRows(ids, own.rows.ask(ids.reshape(-1)))
 
     def _forward(

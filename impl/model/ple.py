@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.impl.model import conv, norms
+from assay.impl.model.clauses import TOKENS, refuse
 from assay.impl.model.gdn import Part
 from assay.impl.model.geometry import Geometry
 from assay.impl.model.numerics import Numerics
@@ -87,7 +88,13 @@ def derive_hash(geometry: Geometry, ordinal: int) -> Hash:
 
 
 def row_ids(
-    tokens: Sequence[int], history: Sequence[int], found: Hash, heads_per_ngram: int, eos: int
+    tokens: Sequence[int],
+    history: Sequence[int],
+    found: Hash,
+    heads_per_ngram: int,
+    eos: int,
+    *,
+    physical_rows: int,
 ) -> NDArray[np.int64]:
     """Returns the table rows of every token, int64 [token, head], exact.
 
@@ -98,9 +105,18 @@ def row_ids(
         found: the hash; tokens below the physical rows keep every product below 2^63.
         heads_per_ngram: heads of one order; pairs first, then triples.
         eos: stands in for a predecessor that is missing or on the far side of an end of text.
+        physical_rows: every id is below it; beyond, a product could wrap and name another row.
+
+    Raises:
+        ContractError: model.tokens, for an id of the chunk or of the history outside.
 
     Source: facts 2.7; AFN-012; bug reports A6 and A7.
     """
+    for name, ids in (("tokens", tokens), ("history", history)):
+        for place, id_ in enumerate(ids):
+            if not 0 <= id_ < physical_rows:
+                expected = f"an id in 0 .. {physical_rows - 1}"
+                raise refuse(TOKENS, f"ple.{name}[{place}]", expected=expected, got=id_)
     lags = len(found.multipliers)
     stream = np.array([*history, *tokens], np.int64)
     places = np.arange(stream.size)

@@ -21,7 +21,7 @@ BUDGET = declare(
     cause="nested loops over ranges, endless macros, repeated text, or a conversation far beyond any context",
     fix="take the template from the pinned revision; if it is that one, shorten the conversation",
 )
-MAX_STEPS: Final = 5_000_000
+MAX_STEPS: Final = 2_000_000
 """Turns of loops, calls, and stretches of copied text of one render: some seconds of work."""
 MAX_CHARACTERS: Final = 1 << 26
 """Characters of one text: a prompt of 64 million is a runaway template, not a conversation."""
@@ -42,10 +42,10 @@ class BudgetError(OriginError):
 class Meter:
     """The steps that a render has left; a block of `with` is the render."""
 
-    __slots__ = ("_token", "left")
+    __slots__ = ("_token", "left", "steps")
 
-    def __init__(self, steps: int = MAX_STEPS) -> None:
-        self.left = steps
+    def __init__(self, steps: int) -> None:
+        self.left = self.steps = steps
         self._token: Token[Meter | None] | None = None
 
     def __enter__(self) -> Self:
@@ -67,7 +67,7 @@ def spend(steps: int) -> None:
     if meter is not None:
         meter.left -= steps
         if meter.left < 0:
-            raise exceeded("steps", f"at most {MAX_STEPS}", "more")
+            raise exceeded("steps", f"at most {meter.steps}", "more")
 
 
 def copied(characters: int) -> None:

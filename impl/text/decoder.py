@@ -4,6 +4,7 @@ import codecs
 from collections.abc import Sequence
 
 from assay.impl.text.facts import TokenizerFacts
+from assay.impl.text.ids import integer
 
 
 class TokenBytes:
@@ -42,8 +43,12 @@ class IncrementalDecoder:
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
 
     def push(self, id_: int) -> str:
-        """Takes one id and returns the text that is now certain."""
-        found = self._table.of(id_)
+        """Takes one id and returns the text that is now certain.
+
+        Raises:
+            ContractError: vocabulary.id, for what is no integer; any integer is legal, and most have no text.
+        """
+        found = self._table.of(id_ if type(id_) is int else integer(id_, "id"))
         if not found or (self._skip_special and self._table.is_special(id_)):
             return ""
         return self._utf8.decode(found)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from assay.impl.text.collector import collector_paused
 from assay.impl.text.decoder import IncrementalDecoder, TokenBytes
 from assay.impl.text.facts import BYTES, FORM, PATTERN, TokenizerFacts, finding, load_files, read_facts
+from assay.impl.text.ids import integer
 from assay.impl.text.segments import Kind, Prompt, Segment, check_segments, utf8
 from assay.spec.errors import AdmissionError
 
@@ -126,7 +127,7 @@ class Tokenizer:
 
     def token_bytes(self, id_: int) -> bytes | None:
         """Returns the bytes of an id, None for an id without text."""
-        return self._bytes.of(id_)
+        return self._bytes.of(integer(id_, "id"))
 
     def pieces(self, text: str) -> list[str]:
         """Returns what the pattern makes of a text after normalisation, before any merge."""

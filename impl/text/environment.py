@@ -121,7 +121,9 @@ class ProvenanceGenerator(CodeGenerator):
         """Writes a call; keyword arguments taken from a value are refused, since their names are text."""
         if node.dyn_kwargs is not None:
             raise refuse(
-                f"line {node.lineno}: call", "keyword arguments from a mapping (**)", expected="named arguments"
+                f"line {node.lineno}: call",
+                "keyword arguments from a mapping (**)",
+                expected="named arguments",
             )
         super().visit_Call(node, frame, forward_caller=forward_caller)
 

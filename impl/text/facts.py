@@ -70,6 +70,11 @@ _MODEL_KEYS: Final = frozenset({
     "type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "byte_fallback",
     "ignore_merges", "vocab", "merges",
 })  # fmt: skip
+_ADDED_KEYS: Final = frozenset({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"})
+_NORMALIZER_KEYS: Final = {"NFC": frozenset({"type"}), "Sequence": frozenset({"type", "normalizers"})}
+_SEQUENCE_KEYS: Final = frozenset({"type", "pretokenizers"})
+_SPLIT_KEYS: Final = frozenset({"type", "pattern", "behavior", "invert"})
+_BYTE_LEVEL_KEYS: Final = frozenset({"type", "add_prefix_space", "trim_offsets", "use_regex"})
 ADDED_FLAGS: Final = ("single_word", "lstrip", "rstrip", "normalized")
 FILES: Final = ("tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json", "chat_template.jinja")
 
@@ -157,13 +162,14 @@ def from_tokenizer_json(data: bytes, findings: list[Finding]) -> TokenizerFacts 
     _known(findings, document, _KEYS, name)
     for key in ("truncation", "padding"):
         expect(findings, PIPELINE, f"{name}:{key}", None, document.get(key))
-    normalizer = document.get("normalizer")
+    normalizer = _normalizer(document.get("normalizer"), findings)
     split, byte_level = _pre_tokenizer(document.get("pre_tokenizer"), findings)
     pattern = _regex(split, findings)
     for key in ("post_processor", "decoder"):
         stage = document.get(key)
         if not (key == "post_processor" and stage is None):
             expect(findings, PIPELINE, f"{name}:{key}.type", "ByteLevel", _get(stage, "type"))
+            _known(findings, stage, _BYTE_LEVEL_KEYS, f"{name}:{key}")
     if byte_level is not None:
         expect(
             findings,
@@ -191,8 +197,7 @@ def from_tokenizer_json(data: bytes, findings: list[Finding]) -> TokenizerFacts 
     added, flags = _added(document.get("added_tokens"), name, findings)
     if vocabulary is None or merges is None or added is None or pattern is None:
         return None
-    kind = "none" if normalizer is None else str(_get(normalizer, "type"))
-    return TokenizerFacts("tokenizer.json", kind, pattern, vocabulary, merges, added, flags)
+    return TokenizerFacts("tokenizer.json", normalizer, pattern, vocabulary, merges, added, flags)
 
 
 def from_vocabulary_files(files: Mapping[str, bytes], findings: list[Finding]) -> TokenizerFacts | None:
@@ -330,12 +335,29 @@ def expect(findings: list[Finding], code: str, where: str, expected: Any, got: A
         findings.append(finding(code, where, expected, got))
 
 
-def _known(findings: list[Finding], value: Mapping[str, Any], keys: frozenset[str], where: str) -> None:
-    """Adds a finding for each setting whose meaning nobody declared."""
+def _known(findings: list[Finding], value: Any, keys: frozenset[str], where: str) -> None:
+    """Adds a finding for each setting whose meaning nobody declared; what is no object is told elsewhere."""
+    if not isinstance(value, dict):
+        return
     findings.extend(
         finding(FORM, f"{where}.{key}", f"one of {', '.join(sorted(keys))}", key)
         for key in sorted(set(value) - keys)
     )
+
+
+def _normalizer(stage: Any, findings: list[Finding]) -> str:
+    """Returns the kind of normalisation; a sequence of one is that one."""
+    where = "tokenizer.json:normalizer"
+    kind = _get(stage, "type")
+    if kind in ("NFC", "Sequence"):  # the settings of another kind are told with the kind
+        _known(findings, stage, _NORMALIZER_KEYS[kind], where)
+    steps = _get(stage, "normalizers")
+    if kind == "Sequence" and isinstance(steps, list):
+        if len(steps) == 1:
+            _known(findings, steps[0], _NORMALIZER_KEYS["NFC"], f"{where}[0]")
+            return str(_get(steps[0], "type"))
+        return f"Sequence of {', '.join(str(_get(step, 'type')) for step in steps) or 'nothing'}"
+    return "none" if stage is None else str(kind)
 
 
 def _pre_tokenizer(
@@ -350,6 +372,10 @@ def _pre_tokenizer(
             )
         )
         return None, None
+    where = "tokenizer.json:pre_tokenizer"
+    _known(findings, stage, _SEQUENCE_KEYS, where)
+    for number, (step, keys) in enumerate(zip(steps, (_SPLIT_KEYS, _BYTE_LEVEL_KEYS), strict=True)):
+        _known(findings, step, keys, f"{where}[{number}]")
     return steps[0], steps[1]
 
 
@@ -385,6 +411,7 @@ def _added(
         ):
             findings.append(finding(FORM, f"{where}[{index}]", "id, content and special", row))
             return None, {}
+        _known(findings, row, _ADDED_KEYS, f"{where}[{index}]")
         added.append(AddedToken(id=id_, content=content, special=special))
         flags[id_] = tuple(flag for flag in ADDED_FLAGS if row.get(flag) is not False)
     return tuple(added), flags

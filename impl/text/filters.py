@@ -46,7 +46,9 @@ def tojson(
         if separators is not None
         else ((", " if indent is None else ","), ": ")
     )
-    step = None if indent is None else _text(indent) if isinstance(indent, Rope) else _spaces("tojson", indent)
+    step = (
+        None if indent is None else _text(indent) if isinstance(indent, Rope) else _spaces("tojson", indent)
+    )
     quote = json.encoder.encode_basestring_ascii if ensure_ascii else json.encoder.encode_basestring
     out: list[Piece] = []
 

@@ -5,11 +5,13 @@ for servers that hand out text, the spelling counts. Either way nothing is decid
 """
 
 import json
+import math
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from assay.impl.text.engine import Tokenizer
+from assay.impl.text.ids import integer
 from assay.impl.text.segments import utf8
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import ContractError, Finding
@@ -27,6 +29,14 @@ VALUE = declare(
     "An argument reads as the type that the tool declares for it.",
     source="the published chat template: text as it is, everything else as JSON",
     cause="the model wrote prose where a number or list is declared",
+)
+CLOSED = declare(
+    "turn.closed",
+    Authority.RULE,
+    "A turn that was ended takes no more text.",
+    source="assay: a parser of one turn",
+    cause="a caller that feeds what came after the end, or uses one parser for two turns",
+    fix="make a parser for each turn",
 )
 MAX_GAP: Final = 64
 """Whitespace between two tags of a call; more is not a gap, so that looking ahead stays bounded."""
@@ -112,8 +122,12 @@ class TurnParser:
         """Takes more text and returns what is now certain.
 
         Raises:
-            ContractError: text.utf8, for a lone surrogate, which no tokenizer decodes to.
+            ContractError: text.utf8, for a lone surrogate, which no tokenizer decodes to; turn.closed, after `finish`.
         """
+        if self._closed:
+            raise ContractError(
+                Finding.of(CLOSED, "turn", "feed", expected="a turn that is open", got="one that was ended")
+            )
         if self._markers is _SPELLED:
             utf8(text, "turn")
         events: list[Event] = []
@@ -122,7 +136,7 @@ class TurnParser:
         return events
 
     def finish(self) -> list[Event]:
-        """Ends the turn and returns the rest; an open call becomes a problem."""
+        """Ends the turn and returns the rest; an open call becomes a problem. Ending it again returns nothing."""
         self._closed = True
         return self._step("")
 
@@ -337,9 +351,14 @@ class IdFeed:
         self._ended = False
 
     def push(self, id_: int) -> list[Event]:
-        """Takes one id and returns what is now certain."""
+        """Takes one id and returns what is now certain.
+
+        Raises:
+            ContractError: vocabulary.id, for what is no integer.
+        """
         if self._ended:
             return []
+        integer(id_, "id")
         if id_ in self._stops:
             return self.finish()
         if id_ in self._markers:
@@ -397,7 +416,7 @@ def _typed(text: str, schema: Any, where: str) -> Any:
     if not any(kind in _TYPES for kind in kinds):
         return text
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=_no_number, parse_float=_finite)
     except (ValueError, RecursionError):
         value = text
     for kind in kinds:
@@ -408,6 +427,17 @@ def _typed(text: str, schema: Any, where: str) -> Any:
     if "string" in kinds:
         return text
     raise ContractError(Finding.of(VALUE, "turn", where, expected=f"JSON of type {asked}", got=text))
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"JSON has no {word}")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError("a number beyond every float")
+    return value
 
 
 def _overlap(text: str, marker: str) -> int:

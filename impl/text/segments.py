@@ -256,9 +256,7 @@ def utf8(text: str | bytes, where: str) -> bytes:
     return text
 
 
-def _misspelled(
-    code: str, pieces: Sequence[Piece], start: int, expected: str, spelled: str
-) -> ContractError:
+def _misspelled(code: str, pieces: Sequence[Piece], start: int, expected: str, spelled: str) -> ContractError:
     """Returns the error for a token that begins at character `start` of the pieces, with its line of the source."""
     ends = [0]
     for text, _ in pieces:

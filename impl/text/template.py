@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from jinja2 import TemplateError, TemplateSyntaxError, nodes
+from jinja2.compiler import CodeGenerator, Frame
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -58,13 +59,20 @@ class ChatTemplate:
         source: the text of the template.
         clock: the moment that `strftime_now` shows; without one a template that asks for it is refused.
         constants: words of the tokenizer that templates use, such as `bos_token`; they count as template text.
+        max_steps: what one render may take, see `budget`.
     """
 
     def __init__(
-        self, source: str, *, clock: datetime | None = None, constants: Mapping[str, str] | None = None
+        self,
+        source: str,
+        *,
+        clock: datetime | None = None,
+        constants: Mapping[str, str] | None = None,
+        max_steps: int = MAX_STEPS,
     ) -> None:
         self.source = source
         self._constants = dict(constants or {})
+        self._max_steps = max_steps
         self._environment = ProvenanceEnvironment(clock)
         if len(source) > MAX_TEMPLATE_CHARACTERS:
             raise _no_template("template", f"at most {MAX_TEMPLATE_CHARACTERS} characters", len(source))
@@ -119,7 +127,7 @@ class ChatTemplate:
     def _render_followed(self, wrapped: dict[str, Any]) -> tuple[Rope | None, Exception | None]:
         result: Rope | None = None
         failure: Exception | None = None
-        with watching() as watched, Meter():
+        with watching() as watched, Meter(self._max_steps):
             try:
                 result = self._environment.concat(
                     self._template.root_render_func(self._template.new_context(wrapped))
@@ -127,7 +135,7 @@ class ChatTemplate:
             except Exception as error:  # noqa: BLE001 - a template can raise anything; it is compared with plain Jinja
                 failure = error
             if isinstance(failure, (RecursionError, MemoryError)):
-                exceeded(_line_of(failure), f"at most {MAX_STEPS} steps and no endless nesting", _named(failure))
+                exceeded(_line_of(failure), "no endless nesting", _named(failure))
             lost = watched.first
         if lost is not None:
             raise lost
@@ -189,14 +197,26 @@ class _PlainGenerationTag(Extension):
         return caller()
 
 
+class _PlainGenerator(CodeGenerator):
+    """Jinja's own, except that it computes nothing while compiling: a constant expression may be of any size."""
+
+    def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
+        if not isinstance(node, (nodes.TemplateData, nodes.Const)):
+            raise nodes.Impossible
+        return super()._output_child_to_const(node, frame, finalize)
+
+
 def plain_environment(clock: datetime | None) -> ImmutableSandboxedEnvironment:
     """Returns the environment in which the public library renders chat templates, with a pinned clock.
 
-    The optimizer is off: it would run a template's constant expressions, of any size, while compiling.
+    The optimizer is off: it would run a template's constant expressions, of any size, while compiling; so would the
+    code generator for outputs.
     """
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, optimized=False, extensions=[_PlainGenerationTag, loopcontrols]
     )
+
+    environment.code_generator_class = _PlainGenerator
 
     def raise_exception(message: str) -> None:
         raise TemplateError(message)

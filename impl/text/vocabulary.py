@@ -7,6 +7,7 @@ every selection policy; what decoding does with an id never makes it sampleable.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from assay.impl.text.ids import ID, is_integer, shown_id
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import ContractError, Finding
 from assay.spec.text import TextContract
@@ -17,13 +18,6 @@ if TYPE_CHECKING:  # clauses are listed where numpy can't be imported
 
 Floats: TypeAlias = "npt.NDArray[np.floating]"
 
-ID = declare(
-    "vocabulary.id",
-    Authority.RULE,
-    "An id is an integer inside the domain of whoever consumes it; it is never clamped.",
-    source="field note AFN-005; mlx-vlm 1917",
-    cause="an unassigned row of the output matrix was sampled, or a negative filler reached a lookup",
-)
 WIDTH = declare(
     "vocabulary.logits.width",
     Authority.RULE,
@@ -71,19 +65,19 @@ class Vocabulary:
 
     def has_row(self, id_: int) -> bool:
         """Whether the output matrix has a row for this id."""
-        return _is_integer(id_) and 0 <= id_ < self.physical_rows
+        return is_integer(id_) and 0 <= id_ < self.physical_rows
 
     def is_sampleable(self, id_: int) -> bool:
         """Whether generation may choose this id."""
-        return _is_integer(id_) and 0 <= id_ < self.effective_ids
+        return is_integer(id_) and 0 <= id_ < self.effective_ids
 
     def has_text(self, id_: int) -> bool:
         """Whether the tokenizer decodes this id to text; ids beyond its own decode to nothing."""
-        return _is_integer(id_) and 0 <= id_ < self.effective_ids
+        return is_integer(id_) and 0 <= id_ < self.effective_ids
 
     def is_stop(self, id_: int) -> bool:
         """Whether generation ends after this id."""
-        return _is_integer(id_) and id_ in self._stops
+        return is_integer(id_) and id_ in self._stops
 
     def bounded(self, ids: Sequence[int], where: str, *, rows: int | None = None) -> list[int]:
         """Returns ids as they are, each inside the domain of a consumer; the n-gram hash and the embedding use this.
@@ -98,8 +92,8 @@ class Vocabulary:
         """
         limit = self.effective_ids if rows is None else rows
         for index, one in enumerate(ids):
-            if not _is_integer(one) or not 0 <= one < limit:
-                raise _broken(ID, f"{where}[{index}]", f"an integer in [0, {limit})", _shown(one))
+            if not is_integer(one) or not 0 <= one < limit:
+                raise _broken(ID, f"{where}[{index}]", f"an integer in [0, {limit})", shown_id(one))
         return [int(one) for one in ids]
 
     def masked(self, logits: Floats, allowed: "npt.NDArray[np.uint32] | None" = None) -> Floats:
@@ -188,7 +182,7 @@ class Vocabulary:
             isinstance(one, (int, float, np.integer, np.floating)) and not isinstance(one, bool)
             for one in given
         )
-        whole = top_k is None or _is_integer(top_k)
+        whole = top_k is None or is_integer(top_k)
         if (
             not numbers
             or not whole
@@ -226,17 +220,3 @@ class Vocabulary:
 
 def _broken(code: str, where: str, expected: object, got: object) -> ContractError:
     return ContractError(Finding.of(code, "vocabulary", where, expected=expected, got=got))
-
-
-def _is_integer(value: object) -> bool:
-    """Whether a value is a whole number of Python or NumPy: booleans, floats and texts are not."""
-    return hasattr(type(value), "__index__") and type(value).__name__ not in {"bool", "bool_"}
-
-
-def _shown(value: object) -> object:
-    """Returns what a finding may print: a number too long for Python's own conversion by its size."""
-    return (
-        f"an integer of {value.bit_length()} bits"
-        if isinstance(value, int) and value.bit_length() > 128
-        else value
-    )

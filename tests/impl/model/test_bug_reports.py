@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from model_toys import ids, made
 
+from assay.spec.errors import ContractError
+
 
 def toy() -> Any:
     """TOY-PLE: end 2, multipliers 7, 11, 13 by lag, one head each for pairs (53) and triples (59)."""
@@ -22,7 +24,20 @@ def toy() -> Any:
 def rows(tokens: list[int], history: tuple[int, ...] = ()) -> list[list[int]]:
     from assay.impl.model.ple import row_ids
 
-    return row_ids(tokens, history, toy(), 1, 2).tolist()
+    return row_ids(tokens, history, toy(), 1, 2, physical_rows=16).tolist()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "history", "where", "got"),
+    [([5, 16], (), "ple.tokens[1]", "16"), ([5], (3, -1), "ple.history[1]", "-1"), ([1 << 62], (), "ple.tokens[0]", str(1 << 62))],
+)  # fmt: skip
+def test_a2_the_hash_bounds_every_id_that_it_takes(
+    tokens: list[int], history: tuple[int, ...], where: str, got: str
+) -> None:
+    with pytest.raises(ContractError) as caught:
+        rows(tokens, history)
+    found = caught.value.finding
+    assert (found.code, found.where, found.got) == ("model.tokens", where, got)
 
 
 @pytest.mark.parametrize(

@@ -182,3 +182,47 @@ def test_a_lone_surrogate_in_vocab_json_is_a_finding() -> None:
     judgement = judged(vocab_json=json.dumps(vocabulary).encode(), tokenizer_json=None)
     assert judgement.verdict is Verdict.REJECTED
     assert ("tokenizer.form", "vocab.json") in {(one.code, one.where) for one in judgement.findings}
+
+
+@pytest.mark.parametrize(
+    ("path", "where"),
+    [
+        (("normalizer", "x"), "tokenizer.json:normalizer.x"),
+        (("pre_tokenizer", "x"), "tokenizer.json:pre_tokenizer.x"),
+        (("pre_tokenizer", "pretokenizers", 0, "x"), "tokenizer.json:pre_tokenizer[0].x"),
+        (("pre_tokenizer", "pretokenizers", 1, "x"), "tokenizer.json:pre_tokenizer[1].x"),
+        (("decoder", "x"), "tokenizer.json:decoder.x"),
+        (("post_processor", "x"), "tokenizer.json:post_processor.x"),
+        (("added_tokens", 3, "x"), "tokenizer.json:added_tokens[3].x"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_unknown_setting_inside_a_stage_is_rejected_by_its_name(path: tuple[Any, ...], where: str) -> None:
+    judgement = judged(tokenizer_json=resaved(_set(*path, value=1)))
+    assert judgement.verdict is Verdict.REJECTED
+    assert [(one.code, one.where) for one in judgement.faults] == [("tokenizer.form", where)]
+
+
+def test_a_sequence_of_one_normaliser_means_that_one() -> None:
+    sequence = {"type": "Sequence", "normalizers": [{"type": "NFC"}]}
+    judgement = judged(tokenizer_json=resaved(_set("normalizer", value=sequence)))
+    assert (judgement.verdict, judgement.faults) == (Verdict.INCONCLUSIVE, [])
+    assert "tokenizer.json: normalizer" in judgement.facts["equal"]
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "got"),
+    [
+        (None, "none"),
+        ("NFC", "None"),
+        ({"type": "NFKC"}, "NFKC"),
+        ({"type": "Sequence", "normalizers": []}, "Sequence of nothing"),
+        ({"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"}]}, "Sequence of NFC, Lowercase"),
+    ],
+)  # fmt: skip
+def test_any_other_normaliser_is_named(normalizer: Any, got: str) -> None:
+    judgement = judged(tokenizer_json=resaved(_set("normalizer", value=normalizer)))
+    assert judgement.verdict is Verdict.REJECTED
+    assert [(one.code, one.where, one.got) for one in judgement.faults] == [
+        ("tokenizer.normalizer", "tokenizer.json: normalizer", got)
+    ]
