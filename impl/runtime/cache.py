@@ -209,7 +209,7 @@ class ExpertCache:
     def publish(self, place: Place, part: str, payload: Any) -> bool:
         """Puts a part of a record into its slot; False, and nothing, when the slot has another owner by now."""
         slot = self._slots[place.slot]
-        if slot.generation != place.generation or slot.key != place.key:
+        if not self.is_current(place):
             self.counts.stale += 1
             return False
         slot.parts[part] = payload
@@ -220,10 +220,18 @@ class ExpertCache:
                 self._policy.admit(place.key)
         return True
 
+    def is_current(self, place: Place) -> bool:
+        """Says whether a place is still its record's."""
+        slot = self._slots[place.slot]
+        return slot.generation == place.generation and slot.key == place.key
+
+    def is_leased(self, place: Place) -> bool:
+        """Says whether anybody holds the slot of a place."""
+        return self._slots[place.slot].leases > 0
+
     def abandon(self, place: Place) -> None:
         """Gives up a record whose read failed or was cancelled; a place that is over already stays as it is."""
-        slot = self._slots[place.slot]
-        if slot.generation == place.generation and slot.key == place.key:
+        if self.is_current(place):
             self._vacate(place.slot)
 
     def part(self, lease: Lease, key: Key, part: str) -> Any:

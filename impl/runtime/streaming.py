@@ -1,0 +1,373 @@
+"""One stream: a reader, a cache and its memory, shared by the layers of a model and by the lanes that run it.
+
+The model asks layers for experts and tables for rows and doesn't know where they come from. Everything here runs in
+the turn of some lane; the reader's threads only ring a bell. Bytes go from the reader's slots into the cache's in the
+turn of whoever looks next, and only if the place is still theirs: a read that was begun for an earlier owner of a slot
+finds another generation there and is dropped.
+
+A record is verified before it is ready. Its gate and up projections may be multiplied earlier, as soon as they have
+arrived; what comes of them can't leave the layer before the down projection has, which is after the verification.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Final, Self
+
+import mlx.core as mx
+
+from assay.impl.model.experts import Codec
+from assay.impl.model.geometry import Geometry
+from assay.impl.runtime.cache import ExpertCache, Lease, Place
+from assay.impl.runtime.lanes import Bell, Lane, Turns
+from assay.impl.runtime.plans import Asker, expert_request
+from assay.impl.runtime.policies import Key, make_policy
+from assay.impl.runtime.pool import RecordPool
+from assay.impl.runtime.reading import OnDone, Reader
+from assay.impl.runtime.tickets import NEVER, Phase, Priority, State, Ticket
+from assay.impl.stores.expert_store import ExpertStore
+from assay.impl.stores.ple_store import PleStore
+from assay.spec.errors import ContractError
+
+PARTS: Final = ("gate_up", "down")
+ROLES: Final = ((0, 1), (2,))
+"""Roles of each part, in the order in which they arrive."""
+GUESSES: Final = "guesses"
+"""Owner of predicted tickets: a cached record belongs to no sequence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a stream runs.
+
+    Attributes:
+        capacity: records of the cache over all layers.
+        policy: who leaves a full cache.
+        is_barrier: waits for all records of a layer before any is used; what a wavefront is compared with.
+        has_guesses: asks early for what the next layer probably needs.
+        most_guesses: predicted reads under way at once.
+        row_slot_bytes: bytes of one row request.
+        row_window: row requests under way at once.
+    """
+
+    capacity: int
+    policy: str = "lru"
+    is_barrier: bool = False
+    has_guesses: bool = True
+    most_guesses: int = 8
+    row_slot_bytes: int = 1 << 16
+    row_window: int = 16
+
+
+@dataclass(slots=True)
+class StreamCounts:
+    """Reads of a stream.
+
+    Attributes:
+        exact_bytes: record bytes that a router required and that were read for it.
+        guessed_bytes: record bytes that were asked for on a guess.
+        row_bytes: page bytes read for rows.
+        records: records that arrived whole.
+        retried: exact reads that were asked for again, since a guess that they had joined was dropped.
+        by_layer_ns: layer -> wait for its records, and how many were waited for.
+    """
+
+    exact_bytes: int = 0
+    guessed_bytes: int = 0
+    row_bytes: int = 0
+    records: int = 0
+    retried: int = 0
+    by_layer_ns: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """A record on its way to its place; `taken` parts of it are there."""
+
+    place: Place
+    ticket: Ticket
+    taken: int = 0
+
+
+class Stream:
+    """Experts and rows of one artifact, from disk."""
+
+    def __init__(
+        self,
+        experts: ExpertStore,
+        rows: PleStore,
+        geometry: Geometry,
+        codec: Codec,
+        options: Options,
+        make_reader: Callable[[OnDone], Reader],
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        """Takes its memory at once.
+
+        Args:
+            experts: with record digests, or what is read stays unverified.
+            rows: pages always have digests.
+            geometry: of the model.
+            codec: of the records.
+            options: how it runs.
+            make_reader: makes the reader, given whom to tell of tickets that are done.
+            clock: nanoseconds.
+        """
+        self.geometry = geometry
+        self.options = options
+        self.experts_store = experts
+        self.rows_store = rows
+        self.counts = StreamCounts()
+        self.turns = Turns()
+        self.bell = Bell()
+        self.clock = clock
+        policy = make_policy(options.policy, options.capacity, self._value)
+        self.cache = ExpertCache(options.capacity, PARTS, policy)
+        self.pool = RecordPool(options.capacity, codec, geometry)
+        self.reader = make_reader(lambda _ticket: self.bell.ring())
+        self.lanes = 1
+        self._main = Lane()
+        self._local = threading.local()
+        self._flights: dict[Key, Flight] = {}
+
+    @property
+    def lane(self) -> Lane:
+        """The lane of this thread."""
+        return getattr(self._local, "lane", self._main)
+
+    @contextmanager
+    def running(self, lane: Lane) -> Iterator[None]:
+        """Runs this thread as a lane, in its turn; the turn is given away at the end."""
+        self._take_turn(lane)
+        self._local.lane = lane
+        try:
+            yield
+        finally:
+            del self._local.lane
+            self.turns.give()
+
+    def pass_on(self) -> None:
+        """Lets every other lane that can run go first."""
+        if self.turns.waiting:
+            self.turns.give()
+            self._take_turn(self.lane)
+
+    def begin_chunk(self, tokens: int) -> Lane:
+        """Begins a chunk of this thread's lane: a new generation, so that what an earlier one asked for is stale."""
+        lane = self.lane
+        self.end_chunk(lane)
+        lane.generation += 1
+        lane.phase_tokens = tokens
+        lane.counts.chunks += 1
+        self.reader.advance(lane.name, lane.generation)
+        self.bell.ring()  # another lane may have joined a read that is stale now
+        return lane
+
+    def end_chunk(self, lane: Lane) -> None:
+        """Ends a chunk, however it went: nothing is left that reads a slot, and no lease."""
+        lane.hints.clear()
+        self.settle(lane)
+
+    def settle(self, lane: Lane) -> None:
+        """Finishes what still reads leased slots, then gives the lease back."""
+        pending, lane.pending = lane.pending, []
+        lease, lane.lease = lane.lease, None
+        try:
+            if pending:
+                mx.eval(pending)
+        except (RuntimeError, MemoryError):
+            mx.synchronize()  # the chunk fails where its end is evaluated; here only the slots matter
+        finally:
+            if lease is not None:
+                self.cache.release(lease)
+                self.bell.ring()
+
+    def lease(self, lane: Lane, layer: int, experts: Sequence[int]) -> Lease:
+        """Leases records of a layer and begins to read those that are missing; waits while other lanes hold too much.
+
+        Raises:
+            ContractError: runtime.cache.working-set.
+        """
+        keys = [(layer, expert) for expert in experts]
+        found = self.cache.acquire(keys)
+        while found is None:
+            leased = self.cache.leased
+            lane.counts.slot_wait_ns += self.pause(lane, lambda: self.cache.leased < leased)
+            found = self.cache.acquire(keys)
+        lease, dropped = found
+        for place in dropped:
+            self._forget(place.key)
+        self.ask(lane, [lease.places[key] for key in lease.missing])
+        for key in lease.joined:
+            flight = self._flights.get(key)
+            if flight is not None and not flight.ticket.request.is_exact:
+                self.reader.promote(flight.ticket, Priority.EXACT, self.clock())
+        return lease
+
+    def ask(self, lane: Lane, places: Collection[Place]) -> None:
+        """Begins exact reads of records into their places."""
+        phase = Phase.DECODE if lane.phase_tokens == 1 else Phase.PREFILL
+        now = self.clock()
+        requests = [
+            expert_request(
+                self.experts_store,
+                Asker(lane.name, lane.generation, phase, place.key[0], (1 << min(lane.phase_tokens, 64)) - 1),
+                place.key[1],
+                deadline_ns=now,
+            )
+            for place in places
+        ]
+        self.counts.exact_bytes += sum(one.size_bytes for one in requests)
+        for place, ticket in zip(places, self.reader.submit(requests), strict=True):
+            self._flights[place.key] = Flight(place, ticket)
+
+    def guess(self, lane: Lane, layer: int, experts: Sequence[int], confidence: float, deadline_ns: int = NEVER) -> None:
+        """Begins to read records that a later step probably needs, as far as nothing exact needs their slots."""
+        under_way = sum(1 for one in self._flights.values() if not one.ticket.request.is_exact)
+        places = []
+        for expert in experts:
+            if under_way + len(places) >= self.options.most_guesses:
+                break
+            place = self.cache.predict((layer, expert))
+            if place is not None:
+                places.append(place)
+        phase = Phase.DECODE if lane.phase_tokens == 1 else Phase.PREFILL
+        requests = [
+            expert_request(
+                self.experts_store, Asker(GUESSES, 0, phase, layer), place.key[1],
+                priority=Priority.NEAR, confidence=confidence, deadline_ns=deadline_ns,
+            )
+            for place in places
+        ]  # fmt: skip
+        self.counts.guessed_bytes += sum(one.size_bytes for one in requests)
+        for place, ticket in zip(places, self.reader.submit(requests), strict=True):
+            self._flights[place.key] = Flight(place, ticket)
+
+    def collect(self, lane: Lane, keys: Collection[Key]) -> bool:
+        """Moves what has arrived of these records into their places, and says whether anything has.
+
+        Raises:
+            AdmissionError: runtime.read.*, for a record that can't be had; its place is given up.
+        """
+        is_new = False
+        for key in keys:
+            flight = self._flights.get(key)
+            if flight is not None:
+                is_new |= self._advance(lane, flight)
+        return is_new
+
+    def drain(self, lane: Lane) -> None:
+        """Moves every guess that has arrived into its place, and forgets those that were dropped."""
+        for flight in list(self._flights.values()):
+            ended = flight.ticket.state not in {State.QUEUED, State.READING}
+            if ended and not self._is_leased(flight.place):
+                self._advance(lane, flight)
+
+    def has_news(self, keys: Collection[Key]) -> bool:
+        """Says whether `collect` would find anything; may be asked without the turn."""
+        for key in keys:
+            flight = self._flights.get(key)
+            if flight is None:
+                return True  # another lane moved it
+            state = flight.ticket.state
+            if state not in {State.QUEUED, State.READING} or flight.ticket.arrived_parts > flight.taken:
+                return True
+        return False
+
+    def pause(self, lane: Lane, is_so: Callable[[], bool]) -> int:
+        """Gives the turn away until something is so, and returns the nanoseconds until it was."""
+        started = self.clock()
+        self.turns.give()
+        self.bell.until(is_so)
+        waited = self.clock() - started
+        self._take_turn(lane)
+        return waited
+
+    def close(self) -> None:
+        """Gives up every read and ends the reader."""
+        self.settle(self._main)
+        self.reader.close()
+        self._flights.clear()
+
+    def __enter__(self) -> Self:
+        self._take_turn(self._main)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        finally:
+            self.turns.give()
+
+    def _advance(self, lane: Lane, flight: Flight) -> bool:
+        ticket = flight.ticket
+        if ticket.state is State.READY:
+            try:
+                view = self.reader.wait(ticket)
+            except ContractError:  # a guess, dropped between the two lines
+                return self._lost(lane, flight)
+            del self._flights[flight.place.key]
+            self._move(flight, view, len(PARTS))
+            self.reader.release(ticket)
+            self.counts.records += 1
+            return True
+        if ticket.state is State.FAILED:
+            self._forget(flight.place.key)
+            self.cache.abandon(flight.place)
+            self.bell.ring()
+            self.reader.wait(ticket)  # raises what went wrong
+            raise AssertionError("a failed ticket says why")
+        if ticket.state not in {State.QUEUED, State.READING}:
+            return self._lost(lane, flight)
+        arrived = ticket.arrived_parts
+        if arrived <= flight.taken or self.options.is_barrier:
+            return False
+        self._move(flight, self.reader.wait(ticket, arrived - 1), arrived)
+        return True
+
+    def _lost(self, lane: Lane, flight: Flight) -> bool:
+        """Asks again for a record whose guess was dropped, if somebody needs it; otherwise its place is free."""
+        del self._flights[flight.place.key]
+        if self._is_leased(flight.place):
+            self.counts.retried += 1
+            self.ask(lane, [flight.place])
+        else:
+            self.cache.abandon(flight.place)
+        return True
+
+    def _move(self, flight: Flight, view: memoryview, parts: int) -> None:
+        """Copies the parts up to `parts` that are not there yet into the place, if it is still this record's."""
+        place = flight.place
+        components = self.experts_store.layer(place.key[0]).components
+        for part in range(flight.taken, parts):
+            if self.cache.is_current(place):
+                for role in ROLES[part]:
+                    one = components[role]
+                    data = view[one.record_offset : one.record_offset + one.expert_bytes]
+                    self.pool.put(place.slot, role, data)
+            self.cache.publish(place, PARTS[part], payload=True)
+        flight.taken = parts
+
+    def _forget(self, key: Key) -> None:
+        flight = self._flights.pop(key, None)
+        if flight is not None and flight.ticket.state in {State.QUEUED, State.READING, State.READY}:
+            self.reader.cancel(flight.ticket)
+
+    def _is_leased(self, place: Place) -> bool:
+        return self.cache.is_current(place) and self.cache.is_leased(place)
+
+    def _take_turn(self, lane: Lane) -> None:
+        started = self.clock()
+        self.turns.take()
+        lane.counts.turn_wait_ns += self.clock() - started
+        lane.counts.turns += 1
+
+    def _value(self, key: Key) -> float:
+        """Returns the wait that one use of a record of this layer avoids by byte, as measured so far."""
+        total, count = self.counts.by_layer_ns.get(key[0], (1, 1))
+        return total / count / max(1, self.experts_store.layer(key[0]).record_bytes)

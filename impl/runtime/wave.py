@@ -1,0 +1,180 @@
+"""The experts of one layer as a wavefront: each is used as soon as its parts are there, whatever the order.
+
+Resident records go first. Of the others gate and up are multiplied when they have arrived and down when it has, each
+into a result of its own; tiles come back in the order in which they were asked for, and the model adds them up in
+rank order. So neither the order of arrival nor the size of the cache is in any sum.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.impl.model.experts import Gated
+from assay.impl.runtime.cache import Lease
+from assay.impl.runtime.lanes import Lane
+from assay.impl.runtime.policies import Key
+from assay.impl.runtime.streaming import Stream
+
+Tiles = NDArray[np.int32]
+
+
+@dataclass(slots=True)
+class _Wave:
+    """What one lease computes.
+
+    Attributes:
+        x: all tiles of the layer.
+        tiles: expert -> numbers of its tiles.
+        waiting: records that are not used up yet.
+        inner: record -> input of its down projection, where that is made already.
+        pieces: tile numbers and their results, in order of completion.
+    """
+
+    x: mx.array
+    tiles: dict[int, Tiles]
+    lease: Lease
+    gated: Gated
+    waiting: list[Key]
+    inner: dict[Key, mx.array] = field(default_factory=dict)
+    pieces: list[tuple[Tiles, mx.array]] = field(default_factory=list)
+
+
+class StreamedExperts:
+    """The routed experts of one layer, from a stream; takes the place of resident ones in the model."""
+
+    has_guesses = True
+
+    def __init__(self, stream: Stream, layer: int) -> None:
+        self._stream = stream
+        self._layer = layer
+
+    def hint(self, ids: mx.array) -> None:
+        """Takes what the router makes of the rows before this layer's attention; lazily, int32 [token, used]."""
+        if self._stream.options.has_guesses:
+            self._stream.lane.hints[self._layer] = ids
+
+    def outputs(self, x: mx.array, ids: mx.array, gated: Gated) -> mx.array:
+        """Returns what each tile's expert makes of its rows, float32 [tile, row, hidden].
+
+        Raises:
+            AdmissionError: runtime.read.*, for a record that can't be had.
+            ContractError: runtime.cache.working-set.
+        """
+        stream, lane = self._stream, self._stream.lane
+        hint = lane.hints.pop(self._layer + 1, None)
+        mx.eval(ids, *([] if hint is None else [hint]))
+        stream.settle(lane)  # what the layer before it read has been evaluated on the way to these ids
+        stream.drain(lane)
+        owners = np.asarray(ids).astype(np.int32)
+        tiles = {int(expert): np.flatnonzero(owners == expert).astype(np.int32) for expert in np.unique(owners)}
+        todo, pieces = sorted(tiles), []
+        while todo:
+            batch = self._batch(todo)
+            lease = stream.lease(lane, self._layer, batch)
+            lane.lease = lease
+            if hint is not None:
+                self._guess(lane, hint)
+                hint = None
+            wave = _Wave(x, tiles, lease, gated, list(lease.places))
+            given_up = self._run(lane, wave)
+            pieces += wave.pieces
+            done = set(batch) - {expert for _, expert in given_up}
+            todo = [expert for expert in todo if expert not in done]
+            if todo:
+                lane.pending = [piece for _, piece in wave.pieces]
+                stream.settle(lane)
+        found = _in_order(pieces, owners.size)
+        lane.pending = [found]
+        return found
+
+    def _batch(self, todo: Sequence[int]) -> list[int]:
+        """Returns the experts that are leased together: those that are there first, then in the order of the store."""
+        cache = self._stream.cache
+        most = max(self._stream.geometry.experts_used, cache.capacity // self._stream.lanes)
+        ranked = sorted(todo, key=lambda expert: ((self._layer, expert) not in cache, expert))
+        return ranked[:most]
+
+    def _guess(self, lane: Lane, hint: mx.array) -> None:
+        stream = self._stream
+        ids = np.asarray(hint)
+        guessed, counts = np.unique(ids, return_counts=True)
+        ranked = [int(guessed[place]) for place in np.argsort(-counts, kind="stable")]
+        stream.guess(lane, self._layer + 1, ranked, 0.5)
+
+    def _run(self, lane: Lane, wave: _Wave) -> list[Key]:
+        """Computes every record of a lease; returns those that another lane's failed read took away."""
+        stream, cache = self._stream, self._stream.cache
+        given_up: list[Key] = []
+        while wave.waiting:
+            stream.collect(lane, wave.waiting)
+            gone = [key for key in wave.waiting if not cache.is_current(wave.lease.places[key])]
+            given_up += gone
+            for key in gone:
+                wave.waiting.remove(key)
+                wave.inner.pop(key, None)
+            if self._compute(wave) or not wave.waiting:
+                continue
+            made = [piece for _, piece in wave.pieces] + list(wave.inner.values())
+            mx.eval(made)  # what can be computed is, before anything is called a wait
+            keys = tuple(wave.waiting)
+            if not stream.has_news(keys):
+                waited = stream.pause(lane, lambda keys=keys: stream.has_news(keys))
+                lane.counts.expert_wait_ns += waited
+                total, count = stream.counts.by_layer_ns.get(self._layer, (0, 0))
+                stream.counts.by_layer_ns[self._layer] = (total + waited, count + len(keys))
+        return given_up
+
+    def _compute(self, wave: _Wave) -> bool:
+        """Computes with what is there, and says whether anything was."""
+        cache, lease = self._stream.cache, wave.lease
+        both = [key for key in wave.waiting if cache.part(lease, key, "down") is not None]
+        half = [key for key in wave.waiting if key not in both and cache.part(lease, key, "gate_up") is not None]
+        if self._stream.options.is_barrier and len(both) < len(wave.waiting):
+            return False
+        whole = [key for key in both if key not in wave.inner]
+        begun: list[Any] = []
+        if whole:
+            numbers, slots = self._tiles_of(wave, whole)
+            inner = self._inner(wave, numbers, slots)
+            wave.pieces.append((numbers, self._stream.pool.down(inner, slots)))
+            begun.append(wave.pieces[-1][1])
+        for key in both:
+            if key in wave.inner:
+                numbers, slots = self._tiles_of(wave, [key])
+                wave.pieces.append((numbers, self._stream.pool.down(wave.inner.pop(key), slots)))
+                begun.append(wave.pieces[-1][1])
+            wave.waiting.remove(key)
+        for key in half:
+            if key not in wave.inner:
+                numbers, slots = self._tiles_of(wave, [key])
+                wave.inner[key] = self._inner(wave, numbers, slots)
+                begun.append(wave.inner[key])
+        if begun:
+            mx.async_eval(begun)
+        return bool(begun)
+
+    def _tiles_of(self, wave: _Wave, keys: Sequence[Key]) -> tuple[Tiles, list[int]]:
+        """Returns the tiles of some records, and for each tile the slot that it is multiplied with."""
+        numbers = [wave.tiles[expert] for _, expert in keys]
+        slots = [wave.lease.places[key].slot for key, own in zip(keys, numbers, strict=True) for _ in own]
+        return np.concatenate(numbers), slots
+
+    def _inner(self, wave: _Wave, numbers: Tiles, slots: Sequence[int]) -> mx.array:
+        rows = mx.take(wave.x, mx.array(numbers), axis=0)
+        return self._stream.pool.inner(rows, slots, wave.gated)
+
+
+def _in_order(pieces: Sequence[tuple[Tiles, mx.array]], count: int) -> mx.array:
+    """Returns the results of all tiles in the order of their numbers."""
+    numbers = np.concatenate([one for one, _ in pieces])
+    arrays = [array for _, array in pieces]
+    whole = arrays[0] if len(arrays) == 1 else mx.concatenate(arrays)
+    if (numbers == np.arange(count)).all():
+        return whole
+    back = np.empty(count, np.int32)
+    back[numbers] = np.arange(count, dtype=np.int32)
+    return mx.take(whole, mx.array(back), axis=0)
