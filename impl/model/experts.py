@@ -6,7 +6,7 @@ here, so that a layer that holds all of them and one that gets them record by re
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import ClassVar, Final, Literal, Protocol
 
 import mlx.core as mx
 import numpy as np
@@ -45,7 +45,21 @@ def from_records(
 
 
 class Experts(Protocol):
-    """All routed experts of one layer, wherever their weights lie."""
+    """All routed experts of one layer, wherever their weights lie.
+
+    Attributes:
+        has_guesses: whether it wants to know early where rows will probably go; what it does with it can't change a
+            result.
+    """
+
+    has_guesses: ClassVar[bool]
+
+    def hint(self, ids: mx.array) -> None:
+        """Takes the experts that the layer's router makes of the rows as they are one block earlier.
+
+        Args:
+            ids: int32 [token, used], not evaluated.
+        """
 
     def outputs(self, x: mx.array, ids: mx.array, gated: Gated) -> mx.array:
         """Returns what each tile's expert makes of its rows, float32 [tile, row, hidden].
@@ -62,6 +76,8 @@ class Experts(Protocol):
 class DenseExperts:
     """Experts as matrices in their stored type: up and gate [expert, hidden, width], down [expert, width, hidden]."""
 
+    has_guesses: ClassVar[bool] = False
+
     gate_matrix: mx.array
     up_matrix: mx.array
     down_matrix: mx.array
@@ -70,6 +86,9 @@ class DenseExperts:
     def nbytes(self) -> int:
         """Bytes of all matrices."""
         return self.gate_matrix.nbytes + self.up_matrix.nbytes + self.down_matrix.nbytes
+
+    def hint(self, ids: mx.array) -> None:
+        """Needs none: all weights are there."""
 
     def outputs(self, x: mx.array, ids: mx.array, gated: Gated) -> mx.array:
         """Returns the outputs of tiles of rows, lazily."""
@@ -104,6 +123,8 @@ class Packed:
 class PackedExperts:
     """Experts in affine codes, multiplied as they are stored."""
 
+    has_guesses: ClassVar[bool] = False
+
     gate_matrix: Packed
     up_matrix: Packed
     down_matrix: Packed
@@ -112,6 +133,9 @@ class PackedExperts:
     def nbytes(self) -> int:
         """Bytes of all codes, scales and biases."""
         return self.gate_matrix.nbytes + self.up_matrix.nbytes + self.down_matrix.nbytes
+
+    def hint(self, ids: mx.array) -> None:
+        """Needs none: all weights are there."""
 
     def outputs(self, x: mx.array, ids: mx.array, gated: Gated) -> mx.array:
         """Returns the outputs of tiles of rows, lazily."""

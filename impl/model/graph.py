@@ -208,6 +208,7 @@ class Model:
             wide = trace.stage("attn_gr_apply", layer, residual.apply(wide, block, _given(read.injection)))
             read = self._read("moe_gr_prepare", layer, own.mlp_mixer, wide, trace)
             routing = self._route(layer, own.moe, read.value, private, trace)
+            self._look_ahead(layer + 1, wide)
             block = moe.forward(read.value, own.moe, routing, numerics, _parts(trace, layer))
             block = trace.stage("routed_shared_moe", layer, block)
             wide = trace.stage("moe_gr_apply", layer, residual.apply(wide, block, _given(read.injection)))
@@ -303,6 +304,14 @@ class Model:
         routing = router.Routing(found.logits, found.ids, weights)
         private.install_routes(layer, routing)
         return routing
+
+    def _look_ahead(self, layer: int, wide: mx.array) -> None:
+        """Tells the next layer's experts where its router would send the rows if nothing changed them until then."""
+        if layer == self.geometry.layers or not self.weights.layers[layer].moe.experts.has_guesses:
+            return
+        own = self.weights.layers[layer]
+        read = residual.read(wide, own.mlp_mixer, self.geometry.streams, self.geometry.eps, self.numerics)
+        own.moe.experts.hint(router.route(read.value, own.moe.router, self.geometry, self.numerics).ids)
 
 
 def _parts(trace: Trace, layer: int) -> moe.Part:

@@ -1,6 +1,7 @@
 """Rows of the per-layer embedding from disk: asked for when the tokens are known, waited for where they are used."""
 
 from collections import deque
+from functools import partial
 
 import mlx.core as mx
 import numpy as np
@@ -64,7 +65,9 @@ class AskedPages:
         while self._tickets:
             ticket = self._tickets.popleft()
             if ticket.state in LIVE and not _is_done(ticket):
-                self._lane.counts.row_wait_ns += self._stream.pause(self._lane, lambda one=ticket: _is_done(one))
+                self._lane.counts.row_wait_ns += self._stream.pause(
+                    self._lane, lambda one=ticket: _is_done(one)
+                )
             view = self._stream.reader.wait(ticket)
             target = ticket.request.target
             if not isinstance(target, RowPages):

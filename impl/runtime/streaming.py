@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
@@ -132,6 +133,7 @@ class Stream:
         self._main = Lane()
         self._local = threading.local()
         self._flights: dict[Key, Flight] = {}
+        self._released = 0
 
     @property
     def lane(self) -> Lane:
@@ -183,6 +185,7 @@ class Stream:
         finally:
             if lease is not None:
                 self.cache.release(lease)
+                self._released += 1
                 self.bell.ring()
 
     def lease(self, lane: Lane, layer: int, experts: Sequence[int]) -> Lease:
@@ -194,8 +197,7 @@ class Stream:
         keys = [(layer, expert) for expert in experts]
         found = self.cache.acquire(keys)
         while found is None:
-            leased = self.cache.leased
-            lane.counts.slot_wait_ns += self.pause(lane, lambda: self.cache.leased < leased)
+            lane.counts.slot_wait_ns += self.pause(lane, partial(self._has_released, self._released))
             found = self.cache.acquire(keys)
         lease, dropped = found
         for place in dropped:
@@ -224,10 +226,12 @@ class Stream:
         for place, ticket in zip(places, self.reader.submit(requests), strict=True):
             self._flights[place.key] = Flight(place, ticket)
 
-    def guess(self, lane: Lane, layer: int, experts: Sequence[int], confidence: float, deadline_ns: int = NEVER) -> None:
+    def guess(
+        self, lane: Lane, layer: int, experts: Sequence[int], confidence: float, deadline_ns: int = NEVER
+    ) -> None:
         """Begins to read records that a later step probably needs, as far as nothing exact needs their slots."""
         under_way = sum(1 for one in self._flights.values() if not one.ticket.request.is_exact)
-        places = []
+        places: list[Place] = []
         for expert in experts:
             if under_way + len(places) >= self.options.most_guesses:
                 break
@@ -309,7 +313,7 @@ class Stream:
         if ticket.state is State.READY:
             try:
                 view = self.reader.wait(ticket)
-            except ContractError:  # a guess, dropped between the two lines
+            except ContractError:  # dropped or stale since the line above
                 return self._lost(lane, flight)
             del self._flights[flight.place.key]
             self._move(flight, view, len(PARTS))
@@ -327,7 +331,11 @@ class Stream:
         arrived = ticket.arrived_parts
         if arrived <= flight.taken or self.options.is_barrier:
             return False
-        self._move(flight, self.reader.wait(ticket, arrived - 1), arrived)
+        try:
+            view = self.reader.wait(ticket, arrived - 1)
+        except ContractError:
+            return self._lost(lane, flight)
+        self._move(flight, view, arrived)
         return True
 
     def _lost(self, lane: Lane, flight: Flight) -> bool:
@@ -360,6 +368,9 @@ class Stream:
 
     def _is_leased(self, place: Place) -> bool:
         return self.cache.is_current(place) and self.cache.is_leased(place)
+
+    def _has_released(self, before: int) -> bool:
+        return self._released != before
 
     def _take_turn(self, lane: Lane) -> None:
         started = self.clock()

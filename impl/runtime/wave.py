@@ -7,7 +7,8 @@ rank order. So neither the order of arrival nor the size of the cache is in any 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar, Final
 
 import mlx.core as mx
 import numpy as np
@@ -20,6 +21,8 @@ from assay.impl.runtime.policies import Key
 from assay.impl.runtime.streaming import Stream
 
 Tiles = NDArray[np.int32]
+MOST_AT_ONCE: Final = 128
+"""Records that are leased together at most; a reader's queue holds as many exact requests of two lanes."""
 
 
 @dataclass(slots=True)
@@ -46,7 +49,7 @@ class _Wave:
 class StreamedExperts:
     """The routed experts of one layer, from a stream; takes the place of resident ones in the model."""
 
-    has_guesses = True
+    has_guesses: ClassVar[bool] = True
 
     def __init__(self, stream: Stream, layer: int) -> None:
         self._stream = stream
@@ -70,7 +73,9 @@ class StreamedExperts:
         stream.settle(lane)  # what the layer before it read has been evaluated on the way to these ids
         stream.drain(lane)
         owners = np.asarray(ids).astype(np.int32)
-        tiles = {int(expert): np.flatnonzero(owners == expert).astype(np.int32) for expert in np.unique(owners)}
+        tiles = {
+            int(expert): np.flatnonzero(owners == expert).astype(np.int32) for expert in np.unique(owners)
+        }
         todo, pieces = sorted(tiles), []
         while todo:
             batch = self._batch(todo)
@@ -96,7 +101,7 @@ class StreamedExperts:
         cache = self._stream.cache
         most = max(self._stream.geometry.experts_used, cache.capacity // self._stream.lanes)
         ranked = sorted(todo, key=lambda expert: ((self._layer, expert) not in cache, expert))
-        return ranked[:most]
+        return ranked[: min(most, MOST_AT_ONCE)]
 
     def _guess(self, lane: Lane, hint: mx.array) -> None:
         stream = self._stream
@@ -122,7 +127,7 @@ class StreamedExperts:
             mx.eval(made)  # what can be computed is, before anything is called a wait
             keys = tuple(wave.waiting)
             if not stream.has_news(keys):
-                waited = stream.pause(lane, lambda keys=keys: stream.has_news(keys))
+                waited = stream.pause(lane, partial(stream.has_news, keys))
                 lane.counts.expert_wait_ns += waited
                 total, count = stream.counts.by_layer_ns.get(self._layer, (0, 0))
                 stream.counts.by_layer_ns[self._layer] = (total + waited, count + len(keys))
@@ -132,7 +137,9 @@ class StreamedExperts:
         """Computes with what is there, and says whether anything was."""
         cache, lease = self._stream.cache, wave.lease
         both = [key for key in wave.waiting if cache.part(lease, key, "down") is not None]
-        half = [key for key in wave.waiting if key not in both and cache.part(lease, key, "gate_up") is not None]
+        half = [
+            key for key in wave.waiting if key not in both and cache.part(lease, key, "gate_up") is not None
+        ]
         if self._stream.options.is_barrier and len(both) < len(wave.waiting):
             return False
         whole = [key for key in both if key not in wave.inner]
@@ -154,7 +161,7 @@ class StreamedExperts:
                 wave.inner[key] = self._inner(wave, numbers, slots)
                 begun.append(wave.inner[key])
         if begun:
-            mx.async_eval(begun)
+            mx.async_eval(begun)  # type: ignore[no-untyped-call]
         return bool(begun)
 
     def _tiles_of(self, wave: _Wave, keys: Sequence[Key]) -> tuple[Tiles, list[int]]:

@@ -1,0 +1,170 @@
+"""Opens an artifact for streaming: its memory is planned and granted first, then a reader, a cache and a model are made."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import Final
+
+from assay.impl.model.experts import Codec
+from assay.impl.model.geometry import Geometry, read_geometry
+from assay.impl.model.loader import Elsewhere, Loaded, load_artifact
+from assay.impl.model.numerics import Numerics
+from assay.impl.model.sizes import state_size
+from assay.impl.runtime.budget import Owner, Plan, allowance, process_bytes
+from assay.impl.runtime.cache import WORKING_SET
+from assay.impl.runtime.clauses import refuse
+from assay.impl.runtime.pool import record_memory_bytes
+from assay.impl.runtime.reading import OnDone, Reader
+from assay.impl.runtime.streamed_rows import StreamedRows
+from assay.impl.runtime.streaming import Options, Stream
+from assay.impl.runtime.wave import StreamedExperts
+from assay.impl.stores.artifact.opened import Artifact
+from assay.impl.stores.expert_store import RecordDigests
+
+_WIDENED_BYTES: Final = 4
+_LOADING_COPIES: Final = 3
+"""Copies of the largest tensor while it is loaded: its bytes, its values, and those transposed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a caller asks of a streamed run.
+
+    Attributes:
+        budget_bytes: bound of all memory of the process; None sets none.
+        records: of the expert cache; None takes what the budget leaves, or half of all without one.
+        context: most tokens of a sequence.
+        chunk: most tokens of a prefill chunk.
+        lanes: sequences at the same time.
+    """
+
+    budget_bytes: int | None = None
+    records: int | None = None
+    context: int = 4096
+    chunk: int = 512
+    lanes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A streamed model: its experts and rows come through `stream`, which must be entered while it runs."""
+
+    stream: Stream
+    loaded: Loaded
+    plan: Plan
+
+
+def plan_memory(artifact: Artifact, wish: Wish, reader_bytes: int) -> tuple[int, Plan]:
+    """Returns the records of the cache, and who owns what.
+
+    Args:
+        artifact: admitted.
+        wish: what is asked for.
+        reader_bytes: of the reader's slots.
+
+    Raises:
+        ContractError: runtime.budget or runtime.cache.working-set, before anything was taken.
+    """
+    geometry = read_geometry(artifact.config)
+    codec = codec_of(artifact)
+    least, most = geometry.experts_used * wish.lanes, geometry.experts * geometry.layers
+    if wish.records is not None and wish.records < least:
+        raise refuse(
+            WORKING_SET, "--expert-cache", expected=f"at least {least} records", got=wish.records,
+            hint=f"one token's experts of a layer are {geometry.experts_used}, and {wish.lanes} lane(s) run",
+        )  # fmt: skip
+    base = Plan(wish.budget_bytes, _owners(artifact, geometry, wish, reader_bytes))
+    size = record_memory_bytes(codec, geometry)
+    if wish.records is not None:
+        count = min(wish.records, most)
+    elif base.left_bytes is None:
+        count = max(least, most // 2)
+    else:
+        count = max(least, min(most, base.left_bytes // size))
+    plan = base.with_owners([Owner(f"expert cache of {count} records", count * size)])
+    plan.require()
+    return count, plan
+
+
+def open_stream(
+    artifact: Artifact,
+    path: Path,
+    numerics: Numerics,
+    digests: RecordDigests | None,
+    wish: Wish,
+    options: Options,
+    make_reader: Callable[[OnDone], Reader],
+    reader_bytes: int,
+) -> Opened:
+    """Returns the streamed model of an admitted artifact.
+
+    Args:
+        artifact: open as long as the stream is.
+        path: its file.
+        numerics: how reductions are made.
+        digests: of the records; None leaves what is read unverified.
+        wish: what is asked for.
+        options: how it runs; the records of the cache are planned here.
+        make_reader: makes the reader.
+        reader_bytes: what its slots take.
+
+    Raises:
+        ContractError: runtime.budget or runtime.cache.working-set.
+        AdmissionError: what loading finds.
+    """
+    count, plan = plan_memory(artifact, wish, reader_bytes)
+    store = artifact.experts if digests is None else artifact.experts.with_digests(digests)
+    stream = Stream(
+        store, artifact.rows, read_geometry(artifact.config), codec_of(artifact), replace(options, capacity=count),
+        make_reader,
+    )  # fmt: skip
+    stream.lanes = wish.lanes
+    elsewhere = Elsewhere(
+        lambda layer: StreamedExperts(stream, layer), lambda layer: StreamedRows(stream, layer)
+    )
+    try:
+        return Opened(stream, load_artifact(artifact, path, numerics, elsewhere), plan)
+    except BaseException:
+        stream.close()
+        raise
+
+
+def codec_of(artifact: Artifact) -> Codec:
+    """Returns how the records of an artifact are encoded."""
+    codec: Codec = artifact.descriptor.facts["expertCodec"]
+    return codec
+
+
+def _owners(artifact: Artifact, geometry: Geometry, wish: Wish, reader_bytes: int) -> tuple[Owner, ...]:
+    shapes = [artifact.dense(name)[1] for name in artifact.names]
+    largest = max((prod(shape) for shape in shapes), default=0)
+    state = state_size(geometry, wish.context, cache_bytes=4)
+    records = geometry.experts * geometry.layers
+    return (
+        Owner("process", process_bytes()),
+        Owner("dense weights", _WIDENED_BYTES * sum(prod(shape) for shape in shapes)),
+        Owner("loading of the largest tensor", _LOADING_COPIES * _WIDENED_BYTES * largest),
+        Owner("digests", artifact.rows.table_memory_bytes + 3 * 32 * records),
+        Owner(
+            f"state of {wish.context} tokens in {wish.lanes} lane(s)",
+            wish.lanes * (state.total + state.pooled_index),
+        ),
+        Owner(f"work on {wish.chunk} tokens", workspace_bytes(geometry, wish.chunk)),
+        Owner("read buffers", reader_bytes),
+        allowance(wish.budget_bytes),
+    )
+
+
+def workspace_bytes(geometry: Geometry, tokens: int) -> int:
+    """Returns an upper estimate of the arrays that live at the same time while a chunk of tokens is computed."""
+    g = geometry
+    rows = tokens * g.experts_used + min(tokens * g.experts_used, g.experts) * 16
+    routed = rows * (2 * g.hidden + 3 * g.expert_width)
+    mixing = tokens * max(
+        2 * g.channels + 3 * g.value_heads * g.value_dim,
+        4 * g.heads * g.head_dim + g.heads * min(g.selection_width, tokens) * 2,
+    )
+    streams = tokens * (6 * g.wide + g.streams * g.hidden)
+    embedding = tokens * 3 * g.ple_embedding
+    return 4 * (routed + mixing + streams + embedding + 4 * g.physical_rows)
