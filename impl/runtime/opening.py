@@ -14,14 +14,21 @@ from assay.impl.model.sizes import state_size
 from assay.impl.runtime.budget import Owner, Plan, allowance, process_bytes
 from assay.impl.runtime.cache import WORKING_SET
 from assay.impl.runtime.clauses import refuse
+from assay.impl.runtime.device import Transfer
+from assay.impl.runtime.limits import LaneLimits
 from assay.impl.runtime.pool import record_memory_bytes
-from assay.impl.runtime.reading import OnDone, Reader
+from assay.impl.runtime.schedule import Change, Read
+from assay.impl.runtime.service import Observer
 from assay.impl.runtime.streamed_rows import StreamedRows
-from assay.impl.runtime.streaming import Options, Stream
-from assay.impl.runtime.wave import StreamedExperts
+from assay.impl.runtime.streaming import MakeReader, Options, Stream
+from assay.impl.runtime.tickets import Lane as ReadLane
+from assay.impl.runtime.tickets import Ticket
+from assay.impl.runtime.wave import MOST_AT_ONCE, StreamedExperts
 from assay.impl.stores.artifact.opened import Artifact
 from assay.impl.stores.expert_store import RecordDigests
 
+SLOT_BYTES: Final = 32 << 20
+"""Bytes of the reader's slots for records that were read ahead, unless one record is larger."""
 _WIDENED_BYTES: Final = 4
 _LOADING_COPIES: Final = 3
 """Copies of the largest tensor while it is loaded: its bytes, its values, and those transposed."""
@@ -94,7 +101,7 @@ def open_stream(
     digests: RecordDigests | None,
     wish: Wish,
     options: Options,
-    make_reader: Callable[[OnDone], Reader],
+    make_reader: MakeReader,
     reader_bytes: int,
 ) -> Opened:
     """Returns the streamed model of an admitted artifact.
@@ -128,6 +135,45 @@ def open_stream(
     except BaseException:
         stream.close()
         raise
+
+
+class Ringing:
+    """An observer of a reader that rings a stream's bell whenever somebody may go on, and tells another one everything."""
+
+    def __init__(self, ring: Callable[[], None], inner: Observer | None = None) -> None:
+        self._ring = ring
+        self._inner = inner
+
+    def changed(self, change: Change) -> None:
+        """A ticket changed."""
+        if self._inner is not None:
+            self._inner.changed(change)
+        if change.what not in {"issued", "joined", "reading"}:
+            self._ring()
+
+    def read(self, read: Read, done: Transfer | None, started_ns: int, ended_ns: int) -> None:
+        """A read ended."""
+        if self._inner is not None:
+            self._inner.read(read, done, started_ns, ended_ns)
+
+    def waited(self, ticket: Ticket, part: int | None, started_ns: int, ended_ns: int) -> None:
+        """Somebody waited for a ticket."""
+        if self._inner is not None:
+            self._inner.waited(ticket, part, started_ns, ended_ns)
+
+
+def reader_limits(artifact: Artifact, options: Options) -> dict[ReadLane, LaneLimits]:
+    """Returns the bounds of a reader for an artifact: records in flight and behind, and the pages of a window."""
+    record = max(layer.record_bytes for layer in artifact.experts.manifest.layers)
+    slots = max(2, min(options.most_guesses, SLOT_BYTES // record))
+    return {
+        ReadLane.EXPERT: LaneLimits(
+            readers=options.readers, slots=slots + 2, slot_bytes=record, queue=2 * MOST_AT_ONCE, reserved_slots=2
+        ),
+        ReadLane.PLE: LaneLimits(
+            readers=options.row_readers, slots=options.row_window, slot_bytes=options.row_slot_bytes
+        ),
+    }  # fmt: skip
 
 
 def codec_of(artifact: Artifact) -> Codec:

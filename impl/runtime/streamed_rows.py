@@ -65,14 +65,12 @@ class AskedPages:
         while self._tickets:
             ticket = self._tickets.popleft()
             if ticket.state in LIVE and not _is_done(ticket):
-                self._lane.counts.row_wait_ns += self._stream.pause(
-                    self._lane, lambda one=ticket: _is_done(one)
-                )
-            view = self._stream.reader.wait(ticket)
+                self._lane.counts.row_wait_ns += self._stream.pause(self._lane, partial(_is_done, ticket))
             target = ticket.request.target
             if not isinstance(target, RowPages):
                 raise TypeError(target)
-            _take(found, view, np.array(target.pages), pages, places, store)
+            with self._stream.reader.wait(ticket) as view:
+                _take(found, view, np.array(target.pages), pages, places, store)
             self._stream.reader.release(ticket)
             self._submit()
         return _values(found, store)

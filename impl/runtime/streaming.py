@@ -27,7 +27,7 @@ from assay.impl.runtime.lanes import Bell, Lane, Turns
 from assay.impl.runtime.plans import Asker, expert_request
 from assay.impl.runtime.policies import Key, make_policy
 from assay.impl.runtime.pool import RecordPool
-from assay.impl.runtime.reading import OnDone, Reader
+from assay.impl.runtime.reading import Reader
 from assay.impl.runtime.tickets import NEVER, Phase, Priority, State, Ticket
 from assay.impl.stores.expert_store import ExpertStore
 from assay.impl.stores.ple_store import PleStore
@@ -36,6 +36,7 @@ from assay.spec.errors import ContractError
 PARTS: Final = ("gate_up", "down")
 ROLES: Final = ((0, 1), (2,))
 """Roles of each part, in the order in which they arrive."""
+MakeReader = Callable[[Callable[[], None]], Reader]
 GUESSES: Final = "guesses"
 """Owner of predicted tickets: a cached record belongs to no sequence."""
 
@@ -50,8 +51,10 @@ class Options:
         is_barrier: waits for all records of a layer before any is used; what a wavefront is compared with.
         has_guesses: asks early for what the next layer probably needs.
         most_guesses: predicted reads under way at once.
-        row_slot_bytes: bytes of one row request.
+        row_slot_bytes: bytes of one row request; a page at least.
         row_window: row requests under way at once.
+        readers: reads of records in flight; large ones saturate a disk with one or two.
+        row_readers: reads of pages in flight.
     """
 
     capacity: int
@@ -61,6 +64,8 @@ class Options:
     most_guesses: int = 8
     row_slot_bytes: int = 1 << 16
     row_window: int = 16
+    readers: int = 2
+    row_readers: int = 4
 
 
 @dataclass(slots=True)
@@ -103,7 +108,7 @@ class Stream:
         geometry: Geometry,
         codec: Codec,
         options: Options,
-        make_reader: Callable[[OnDone], Reader],
+        make_reader: MakeReader,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """Takes its memory at once.
@@ -114,7 +119,7 @@ class Stream:
             geometry: of the model.
             codec: of the records.
             options: how it runs.
-            make_reader: makes the reader, given whom to tell of tickets that are done.
+            make_reader: makes the reader, given what to call whenever a part or a ticket has arrived or ended.
             clock: nanoseconds.
         """
         self.geometry = geometry
@@ -128,7 +133,7 @@ class Stream:
         policy = make_policy(options.policy, options.capacity, self._value)
         self.cache = ExpertCache(options.capacity, PARTS, policy)
         self.pool = RecordPool(options.capacity, codec, geometry)
-        self.reader = make_reader(lambda _ticket: self.bell.ring())
+        self.reader = make_reader(self.bell.ring)
         self.lanes = 1
         self._main = Lane()
         self._local = threading.local()
@@ -277,7 +282,9 @@ class Stream:
             if flight is None:
                 return True  # another lane moved it
             state = flight.ticket.state
-            if state not in {State.QUEUED, State.READING} or flight.ticket.arrived_parts > flight.taken:
+            if state not in {State.QUEUED, State.READING}:
+                return True
+            if flight.ticket.arrived_parts > flight.taken and not self.options.is_barrier:
                 return True
         return False
 
@@ -316,7 +323,8 @@ class Stream:
             except ContractError:  # dropped or stale since the line above
                 return self._lost(lane, flight)
             del self._flights[flight.place.key]
-            self._move(flight, view, len(PARTS))
+            with view:
+                self._move(flight, view, len(PARTS))
             self.reader.release(ticket)
             self.counts.records += 1
             return True
@@ -335,7 +343,8 @@ class Stream:
             view = self.reader.wait(ticket, arrived - 1)
         except ContractError:
             return self._lost(lane, flight)
-        self._move(flight, view, arrived)
+        with view:
+            self._move(flight, view, arrived)
         return True
 
     def _lost(self, lane: Lane, flight: Flight) -> bool:
