@@ -220,6 +220,11 @@ class ExpertCache:
                 self._policy.admit(place.key)
         return True
 
+    def is_ready(self, key: Key) -> bool:
+        """Says whether a record can be read."""
+        number = self._where.get(key)
+        return number is not None and self._slots[number].is_ready
+
     def is_current(self, place: Place) -> bool:
         """Says whether a place is still its record's."""
         slot = self._slots[place.slot]

@@ -55,6 +55,7 @@ class Lane:
         lease: records that arrays in `pending` still read.
         pending: outputs that may not be evaluated yet.
         hints: layer -> guessed experts that may not be evaluated yet.
+        resident: layer -> experts of its last step that were there when it began.
     """
 
     name: str = MAIN
@@ -63,6 +64,7 @@ class Lane:
     lease: Lease | None = None
     pending: list[Any] = field(default_factory=list)
     hints: dict[int, Any] = field(default_factory=dict)
+    resident: dict[int, frozenset[int]] = field(default_factory=dict)
     counts: LaneCounts = field(default_factory=LaneCounts)
 
 

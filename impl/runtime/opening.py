@@ -156,6 +156,11 @@ class Ringing:
         if self._inner is not None:
             self._inner.read(read, done, started_ns, ended_ns)
 
+    def advanced(self, owner: str, generation: int, now_ns: int) -> None:
+        """An owner began a new generation."""
+        if self._inner is not None:
+            self._inner.advanced(owner, generation, now_ns)
+
     def waited(self, ticket: Ticket, part: int | None, started_ns: int, ended_ns: int) -> None:
         """Somebody waited for a ticket."""
         if self._inner is not None:

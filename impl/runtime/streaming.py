@@ -77,6 +77,7 @@ class StreamCounts:
         guessed_bytes: record bytes that were asked for on a guess.
         row_bytes: page bytes read for rows.
         records: records that arrived whole.
+        early: records whose first part was used before the last had come.
         retried: exact reads that were asked for again, since a guess that they had joined was dropped.
         by_layer_ns: layer -> wait for its records, and how many were waited for.
     """
@@ -85,6 +86,7 @@ class StreamCounts:
     guessed_bytes: int = 0
     row_bytes: int = 0
     records: int = 0
+    early: int = 0
     retried: int = 0
     by_layer_ns: dict[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -284,7 +286,7 @@ class Stream:
             state = flight.ticket.state
             if state not in {State.QUEUED, State.READING}:
                 return True
-            if flight.ticket.arrived_parts > flight.taken and not self.options.is_barrier:
+            if _early(flight.ticket) > flight.taken and not self.options.is_barrier:
                 return True
         return False
 
@@ -338,7 +340,7 @@ class Stream:
             return True
         if ticket.state not in {State.QUEUED, State.READING}:
             return self._lost(lane, flight)
-        arrived = ticket.arrived_parts
+        arrived = _early(ticket)
         if arrived <= flight.taken or self.options.is_barrier:
             return False
         try:
@@ -347,16 +349,22 @@ class Stream:
             return self._lost(lane, flight)
         with view:
             self._move(flight, view, arrived)
+        self.counts.early += 1
         return True
 
     def _lost(self, lane: Lane, flight: Flight) -> bool:
-        """Asks again for a record whose guess was dropped, if somebody needs it; otherwise its place is free."""
+        """Asks again for a record whose read was dropped or became stale, if somebody holds its place.
+
+        A part that was used before its record was verified may be what was wrong with it. So a place that has one is
+        given up, and with it whatever was computed from it; whoever holds it leases the record anew.
+        """
         del self._flights[flight.place.key]
-        if self._is_leased(flight.place):
+        if self._is_leased(flight.place) and not flight.taken:
             self.counts.retried += 1
             self.ask(lane, [flight.place])
         else:
             self.cache.abandon(flight.place)
+            self.bell.ring()
         return True
 
     def _move(self, flight: Flight, view: memoryview, parts: int) -> None:
@@ -393,3 +401,8 @@ class Stream:
         """Returns the wait that one use of a record of this layer avoids by byte, as measured so far."""
         total, count = self.counts.by_layer_ns.get(key[0], (1, 1))
         return total / count / max(1, self.experts_store.layer(key[0]).record_bytes)
+
+
+def _early(ticket: Ticket) -> int:
+    """Returns how many leading parts may be used before the record is verified: all but the last, which makes it ready."""
+    return min(ticket.arrived_parts, len(PARTS) - 1)

@@ -76,6 +76,9 @@ class StreamedExperts:
         tiles = {
             int(expert): np.flatnonzero(owners == expert).astype(np.int32) for expert in np.unique(owners)
         }
+        lane.resident[self._layer] = frozenset(
+            expert for expert in tiles if stream.cache.is_ready((self._layer, expert))
+        )
         todo, pieces = sorted(tiles), []
         while todo:
             batch = self._batch(todo)

@@ -29,7 +29,7 @@ FAULTS: Final = {
     "none": Faults(),
     "delays": Faults(delay=0.5, delay_s=0.001),
     "short and interrupted": Faults(short=0.4, interrupt=0.2, delay=0.1, delay_s=0.0005),
-    "failing": Faults(error=0.01, corrupt=0.01, end=0.005, delay=0.1, delay_s=0.0005),
+    "failing": Faults(error=0.002, corrupt=0.004, end=0.001, delay=0.1, delay_s=0.0005),
 }
 """What the disk does, by name. The first three must not be seen at all; the last one ends chunks, which are run again."""
 

@@ -2,9 +2,11 @@
 
 import argparse
 import re
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from assay.provenance.commands.stream_options import add_stream_options, check_stream_options
 from assay.provenance.interrupts import Interrupts
 from assay.provenance.output import emit, emit_json, emit_json_line, emit_piece, output_format, say
 from assay.spec.errors import Finding, usage_error
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from assay.impl.model.loader import Loaded
     from assay.impl.stores.artifact.opened import Artifact
     from assay.impl.text.engine import Tokenizer
+    from assay.provenance.streaming import StreamedRun
     from assay.spec.text import TextContract
 
 MOST_RESERVED: Final = 8192
@@ -60,6 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fast", action="store_true", help="a fast BLAS and whole products: rows may depend on neighbours"
     )
+    add_stream_options(parser)
     parser.add_argument(
         "--private", action="store_true", help="the private seam: run a profile that is not supported"
     )
@@ -120,25 +124,46 @@ def _generate(arguments: argparse.Namespace) -> int:
     artifact = _opened(arguments.path)  # before anything is allocated for it
     numerics = choose_numerics(fast=arguments.fast)  # before the first import of MLX
 
-    from assay.impl.model.bank import Bank
-    from assay.impl.model.generation import Report, generate
-    from assay.impl.model.loader import load_artifact, load_checkpoint, stop_ids
+    from assay.impl.model.loader import load_artifact, load_checkpoint
 
     folder = _text_folder(arguments, artifact)
     tokenizer = _tokenizer(folder)
     prompt, prompt_bytes = _prompt(arguments, tokenizer, folder)
-    if artifact is None:
-        loaded = load_checkpoint(arguments.path, numerics)
-    else:
-        loaded = load_artifact(artifact, arguments.path, numerics)
+    with ExitStack() as stack:
+        streamed: StreamedRun | None = None
+        if artifact is None:
+            loaded = load_checkpoint(arguments.path, numerics)
+        elif arguments.stream:
+            from assay.provenance import streaming
+
+            asked = len(prompt) + arguments.max_new
+            streamed = stack.enter_context(streaming.StreamedRun(arguments, artifact, numerics, asked))
+            loaded = streamed.opened.loaded
+        else:
+            loaded = load_artifact(artifact, arguments.path, numerics)
+        _write(arguments, loaded, tokenizer, prompt, prompt_bytes, streamed)
+    return ExitCode.OK
+
+
+def _write(
+    arguments: argparse.Namespace,
+    loaded: "Loaded",
+    tokenizer: "Tokenizer | None",
+    prompt: list[int],
+    prompt_bytes: bytes | None,
+    streamed: "StreamedRun | None",
+) -> None:
+    from assay.impl.model.bank import Bank
+    from assay.impl.model.generation import Report, generate
+    from assay.impl.model.loader import stop_ids
+
     geometry = loaded.model.geometry
     rows = min(geometry.context, len(prompt) + arguments.max_new, MOST_RESERVED)
     bank = Bank(loaded.model, rows=rows)
     report = Report()
     stops = frozenset() if arguments.ignore_eos else stop_ids(loaded)
-    is_chat = (
-        prompt_bytes is not None or artifact is not None
-    )  # an artifact has no generation_config.json to ask
+    has_no_file = arguments.path.is_file()  # an artifact has no generation_config.json to ask
+    is_chat = prompt_bytes is not None or has_no_file
     if is_chat and stops and (contract := _contract(tokenizer)) is not None:
         stops |= frozenset(contract.stop_ids)
     request = _request(arguments, prompt, stops, _valid_ids(tokenizer, geometry.physical_rows))
@@ -148,7 +173,8 @@ def _generate(arguments: argparse.Namespace) -> int:
     text: list[str] = []
     with Interrupts() as interrupts:
         dump = _Dump(arguments.dump, interrupts)
-        for one in generate(bank, request, report, new_trace=dump.new_trace, listen=dump.listener):
+        new_trace = dump.new_trace if streamed is None else lambda: streamed.new_trace(dump.new_trace())
+        for one in generate(bank, request, report, new_trace=new_trace, listen=dump.listener):
             ids.append(one)
             if decoder is not None:
                 text.append(decoder.push(one))
@@ -164,8 +190,8 @@ def _generate(arguments: argparse.Namespace) -> int:
         ids,
         "".join(text) if tokenizer is not None else None,
         text[-1:] if streams else None,
+        streamed,
     )
-    return ExitCode.OK
 
 
 def _print(
@@ -175,6 +201,7 @@ def _print(
     ids: list[int],
     text: str | None,
     rest: list[str] | None,
+    streamed: "StreamedRun | None",
 ) -> None:
     from dataclasses import asdict
 
@@ -190,6 +217,7 @@ def _print(
         weight_bytes=loaded.resident_bytes,
         state_bytes=state_size(loaded.model.geometry, tokens, cache_bytes=4).total,
         sparse=SparseWork(**asdict(report.counters)),
+        streaming=None if streamed is None else streamed.statistics(),
     )
     generation = Generation(
         ids=ids, text=text, ended_by=report.ended_by, seam="private", worth=WORTH,
@@ -205,6 +233,8 @@ def _print(
             f"seam: private; {report.prompt_tokens} tokens in {report.prefill_seconds:.2f} s, "
             f"{report.new_tokens} new, {decoded:.1f} a second, ended by {report.ended_by}"
         )
+        if streamed is not None:
+            say(streamed.sentence())
 
 
 class _Dump:
@@ -248,6 +278,7 @@ class _Dump:
 
 
 def _check(arguments: argparse.Namespace) -> None:
+    check_stream_options(arguments)
     least = (
         ("--max-new", arguments.max_new, 1),
         ("--chunk", arguments.chunk, 1),

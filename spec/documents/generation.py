@@ -7,6 +7,7 @@ from pydantic import Field
 from assay.spec.documents.base import Document
 
 Count = Annotated[int, Field(ge=0, lt=2**53)]
+Policies = Literal["lru", "lfu", "s3-fifo", "greedy-dual", "layer-lru"]
 
 
 class SparseWork(Document):
@@ -23,6 +24,42 @@ class SparseWork(Document):
     dense_mask_bytes: Literal[0]
 
 
+class MemoryOwner(Document):
+    """One owner of memory in the plan of a streamed run."""
+
+    owner: str
+    bytes: Count
+
+
+class Streaming(Document):
+    """What a streamed run read and waited for.
+
+    `hits` were resident, `joined` on their way, `misses` asked for only then. Waits are seconds in which nothing was
+    left to compute until a record, or a page of rows, had come. `physical_bytes` are those that the system fetched
+    from the device for this process, and null where it does not say. `verified` says whether records were compared
+    with digests; pages of rows always are. `budget_bytes` is null where nobody set a bound.
+    """
+
+    expert_cache_records: Count
+    policy: Policies
+    hits: Count
+    joined: Count
+    misses: Count
+    evicted: Count
+    guessed: Count
+    guessed_used: Count
+    exact_bytes: Count
+    guessed_bytes: Count
+    row_bytes: Count
+    physical_bytes: Count | None
+    expert_wait_seconds: float
+    row_wait_seconds: float
+    exposed_wait_seconds: float
+    verified: bool
+    budget_bytes: Count | None
+    memory: list[MemoryOwner]
+
+
 class Statistics(Document):
     """How much was done, and how long it took; seconds are of this run on this machine."""
 
@@ -33,6 +70,7 @@ class Statistics(Document):
     weight_bytes: Count
     state_bytes: Count
     sparse: SparseWork
+    streaming: Streaming | None = None
 
 
 class Generation(Document):

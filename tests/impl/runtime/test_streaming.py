@@ -189,3 +189,142 @@ def test_a_budget_too_small_is_refused_with_every_owner_before_any_work(source: 
         "state of 4096 tokens",
     ):
         assert owner in found.hint
+
+
+class HeldReader:
+    """A reader whose tickets stay under way until the test says what became of them; bytes are the store's."""
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+        self.tickets: list[Any] = []
+        self.spoilt: set[int] = set()
+
+    def submit(self, requests: Any) -> list[Any]:
+        from assay.impl.runtime.tickets import State, Ticket
+
+        made = [
+            Ticket(len(self.tickets) + n, one, State.READING, one.priority, 0)
+            for n, one in enumerate(requests)
+        ]
+        self.tickets += made
+        return made
+
+    def wait(self, ticket: Any, part: int | None = None) -> memoryview:
+        from assay.impl.runtime.clauses import damaged
+        from assay.impl.runtime.tickets import State
+
+        del part
+        if ticket.state is State.FAILED:
+            raise damaged(ticket.finding)
+        data = bytearray(self.store.read_record(ticket.request.layer, ticket.request.target.expert).data)
+        if ticket.id in self.spoilt:
+            data[5] ^= 1
+        return memoryview(data)
+
+    def promote(self, ticket: Any, priority: Any, deadline_ns: int) -> None:
+        del deadline_ns
+        ticket.priority = priority
+
+    def cancel(self, ticket: Any) -> bool:
+        from assay.impl.runtime.tickets import State
+
+        ticket.state = State.CANCELLED
+        return True
+
+    def release(self, ticket: Any) -> None:
+        from assay.impl.runtime.tickets import State
+
+        ticket.state = State.RELEASED
+
+    def advance(self, owner: str, generation: int) -> None:
+        """Leaves tickets as they are."""
+
+    def close(self) -> None:
+        """Has nothing to end."""
+
+
+@pytest.fixture
+def held(source: Any) -> Any:
+    """A stream over a held reader, in the turn of its lane."""
+    from assay.impl.model.geometry import read_geometry
+    from assay.impl.runtime.opening import codec_of
+    from assay.impl.runtime.streaming import Options, Stream
+    from assay.impl.stores.artifact.opened import Artifact
+
+    with Artifact.open(source.path, is_private=True) as artifact:
+        store = artifact.experts.with_digests(source.digests)
+        reader = HeldReader(store)
+        stream = Stream(
+            store,
+            artifact.rows,
+            read_geometry(artifact.config),
+            codec_of(artifact),
+            Options(8),
+            lambda _ring: reader,
+        )
+        with stream:
+            stream.begin_chunk(1)
+            yield stream, reader
+
+
+def test_a_record_is_not_ready_before_it_was_verified_though_all_of_it_has_arrived(held: Any) -> None:
+    """Both parts are in the slot and the digest is still being computed; it will be wrong."""
+    from assay.impl.runtime.tickets import State
+    from assay.spec.errors import AdmissionError, Finding
+
+    stream, reader = held
+    lease = stream.lease(stream.lane, 2, [5])
+    (ticket,) = reader.tickets
+    reader.spoilt.add(0)
+    ticket.arrived_parts = 2
+    assert stream.collect(stream.lane, [(2, 5)])
+    assert stream.cache.part(lease, (2, 5), "gate_up") is not None
+    assert stream.cache.part(lease, (2, 5), "down") is None
+    assert not stream.has_news([(2, 5)])
+    ticket.state, ticket.finding = (
+        State.FAILED,
+        Finding.of("runtime.read.digest", "runtime", "x", expected=1, got=2),
+    )
+    with pytest.raises(AdmissionError) as caught:
+        stream.collect(stream.lane, [(2, 5)])
+    assert (caught.value.finding.code, caught.value.finding.where) == ("runtime.read.digest", "x")
+    assert (2, 5) not in stream.cache
+
+
+def test_what_was_computed_from_a_guess_that_was_dropped_is_computed_again(held: Any) -> None:
+    """A guess came true, its first part was used, and then its digest was wrong: no error, and no wrong value."""
+    import threading
+    import time
+
+    import mlx.core as mx
+
+    from assay.impl.model.experts import from_records
+    from assay.impl.runtime.tickets import State
+    from assay.impl.runtime.wave import StreamedExperts
+
+    stream, reader = held
+    stream.guess(stream.lane, 2, [5], 0.5)
+    reader.spoilt.add(0)
+    guess = reader.tickets[0]
+    guess.arrived_parts = 1
+
+    def disk() -> None:
+        while not stream.counts.early:  # the wave has the first part
+            time.sleep(0.001)
+        guess.state = State.DROPPED
+        stream.bell.ring()
+        while len(reader.tickets) < 2:
+            time.sleep(0.001)
+        reader.tickets[1].state = State.READY
+        stream.bell.ring()
+
+    thread = threading.Thread(target=disk)
+    thread.start()
+    x = mx.random.normal((1, 1, stream.geometry.hidden))
+    found = StreamedExperts(stream, 2).outputs(x, mx.array([5]), lambda gate, up: gate * up)
+    thread.join()
+    record = reader.store.read_record(2, 5)
+    alone = from_records([[record.component(role) for role in range(3)]], 1, "bf16", stream.geometry)
+    wanted = alone.outputs(x, mx.array([0]), lambda gate, up: gate * up)
+    assert np.array_equal(np.asarray(found), np.asarray(wanted))
+    assert reader.tickets[1].request.is_exact
