@@ -1,0 +1,132 @@
+"""`assay generate --stream`: the resident tokens, within the budget as seen from outside, and typed refusals before any work."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.provenance.captures.middle import write_middle
+from assay.provenance.cli import main
+from assay.provenance.miniature import miniature_artifact, miniature_checkpoint
+
+IDS = ["--ids", "5,6,7,8", "--max-new", "5", "--ignore-eos", "--private", "--format", "json", "-q"]
+
+
+@pytest.fixture(autouse=True)
+def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any], str]:
+    code = main(["generate", *arguments])
+    said = capsys.readouterr()
+    return code, json.loads(said.out) if said.out else {}, said.err
+
+
+def test_a_streamed_artifact_gives_the_resident_tokens_and_says_what_it_read(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = str(miniature_artifact())
+    resident = run(capsys, path, *IDS)
+    code, streamed, _ = run(capsys, path, *IDS, "--stream", "--memory-budget", "1GiB", "--expert-cache", "16")
+    assert (code, streamed["ids"]) == (0, resident[1]["ids"])
+    assert resident[1]["statistics"]["streaming"] is None
+    found = streamed["statistics"]["streaming"]
+    assert (found["expert_cache_records"], found["policy"], found["verified"]) == (16, "lru", True)
+    assert found["budget_bytes"] == 1 << 30
+    uses = found["hits"] + found["joined"] + found["misses"]
+    assert (
+        8 * 4 * (4 + 1) <= uses <= 8 * (4 * 4 + 16)
+    )  # four tokens of their own, and the union of the prompt's
+    assert found["exact_bytes"] == found["misses"] * 24576  # three BF16 matrices of 64 x 64
+    owners = {one["owner"] for one in found["memory"]}
+    assert {"process", "dense weights", "expert cache of 16 records", "read buffers"} <= owners
+
+
+def test_a_trace_of_a_streamed_run_is_accepted_and_holds_every_route(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(capsys, str(miniature_artifact()), *IDS, "--stream", "--trace", "run.jsonl")[0] == 0
+    assert main(["validate", "run.jsonl", "--format", "json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["kind"], report["verdict"]) == ("trace", "accepted")
+    assert report["report"]["facts"]["lines"]["route"] == 8 * (4 + 4)  # layers by tokens that were run
+    routes = [
+        json.loads(line) for line in Path("run.jsonl").read_text().splitlines() if '"line":"route"' in line
+    ]
+    assert all(len(set(one["experts"])) == 4 and abs(sum(one["weights"]) - 1) < 1e-5 for one in routes)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "where"),
+    [
+        (["--memory-budget", "20MB"], "runtime.budget", "--memory-budget"),
+        (["--expert-cache", "3"], "runtime.cache.working-set", "--expert-cache"),
+    ],
+)
+def test_what_cannot_be_held_is_refused_before_any_work(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], code: str, where: str
+) -> None:
+    exit_code, document, said = run(capsys, str(miniature_artifact()), *IDS, "--stream", *arguments)
+    assert (exit_code, document) == (1, {})
+    assert said.startswith(f"assay: error: {code}: {where}: expected at least")
+    assert not Path(".assay").exists()  # not even digests were derived
+
+
+@pytest.mark.parametrize(
+    ("arguments", "start"),
+    [
+        (["--memory-budget", "1GiB"], "usage.argument: --memory-budget: expected --stream beside it"),
+        (["--policy", "lfu"], "usage.argument: --policy: expected --stream beside it"),
+        (["--trace", "x"], "usage.argument: --trace: expected --stream beside it"),
+        (["--stream", "--memory-budget", "1e9"], "runtime.budget.size: --memory-budget: expected a size"),
+        (["--stream", "--expert-cache", "0"], "usage.argument: --expert-cache: expected at least 1, got 0"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], start: str
+) -> None:
+    exit_code, document, said = run(capsys, "nothing.gguf", *IDS, *arguments)
+    assert (exit_code, document) == (2, {})
+    assert said.startswith(f"assay: error: {start}")
+
+
+def test_a_checkpoint_directory_has_nothing_to_stream_from(capsys: pytest.CaptureFixture[str]) -> None:
+    exit_code, document, said = run(capsys, str(miniature_checkpoint()), *IDS, "--stream")
+    assert (exit_code, document) == (2, {})
+    assert "usage.argument: PATH: expected an artifact, to stream from, got a checkpoint directory" in said
+    assert "assay build DIR -o model.gguf --private" in said
+
+
+def test_memory_stays_within_the_budget_as_seen_from_outside(tmp_path: Path) -> None:
+    """The middle-sized model: 12.6 million parameters in 256 records, of which 64 are held."""
+    path, _ = write_middle(tmp_path)
+    command = [
+        sys.executable, "-m", "assay.provenance.cli", "generate", str(path), *IDS, "--stream",
+        "--memory-budget", "170MB", "--expert-cache", "64",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    peak = 0
+    while process.poll() is None:
+        peak = max(peak, _peak_bytes(process.pid))
+        time.sleep(0.01)
+    assert process.stdout is not None
+    with process.stdout as out:
+        document = json.loads(out.read())
+    assert process.returncode == 0
+    assert len(document["ids"]) == 5
+    if peak:
+        assert 50_000_000 < peak <= 170_000_000
+
+
+def _peak_bytes(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM")), 0)
