@@ -1,6 +1,6 @@
 """Streamed runs beside a resident one: the same tokens and the same state after every chunk, whatever the disk does."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
@@ -127,8 +127,8 @@ def streamed(source: Source, wish: Wish, options: Options, device: Device | None
             yield opened
 
 
-def run_bank(bank: Bank, source: Source) -> Outcome:
-    """Prefills and decodes greedily; a chunk that ends with a typed error is run again."""
+def run_bank(bank: Bank, source: Source, after: Callable[[], None] = lambda: None) -> Outcome:
+    """Prefills and decodes greedily; a chunk that ends with a typed error is run again, and `after` follows each."""
     found = Outcome()
     chunk = list(source.prompt)
     for _ in range(source.new_tokens):
@@ -136,6 +136,7 @@ def run_bank(bank: Bank, source: Source) -> Outcome:
         found.digests.append(state.digest(bank.state()))
         found.tokens.append(int(np.asarray(bank.state().logits).argmax()))
         chunk = found.tokens[-1:]
+        after()
     return found
 
 

@@ -14,14 +14,9 @@ EXPERTS, LAYERS, USED = 16, 8, 4
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    from assay.impl.model.numerics import Numerics
-    from assay.impl.stores.artifact.build import build_artifact
-    from assay.provenance.captures.mlx_stream import Source
-    from assay.provenance.miniature import miniature_checkpoint
+    from stream_toys import miniature_source
 
-    folder = tmp_path_factory.mktemp("streamed")
-    build_artifact(miniature_checkpoint(folder / "checkpoint"), folder / "miniature.gguf")
-    return Source.of(folder / "miniature.gguf", Numerics(is_deterministic=True), range(5, 29), 5)
+    return miniature_source(tmp_path_factory.mktemp("streamed"))
 
 
 @pytest.fixture(scope="module")
