@@ -14,6 +14,7 @@ BATTERIES: Final[dict[str, str]] = {
     "store-bytes": "assay.mutations.store_bytes",
     "gguf": "assay.mutations.gguf",
     "model": "assay.mutations.model",
+    "scheduler": "assay.mutations.scheduler_battery",
     "trace": "assay.mutations.trace",
     "text": "assay.mutations.text",
     "mathematics": "assay.mutations.mathematics",

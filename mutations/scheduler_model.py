@@ -4,7 +4,7 @@ It watches through what everyone sees, tickets and reads, and keeps its own acco
 deceives itself is still caught. Time is a number that only the caller moves.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -55,6 +55,18 @@ LEAK: Final = declare(
     "scheduler.leak", Authority.RULE, "When every ticket has ended and every read is over, every slot is free.",
     source=_SOURCE, cause="a slot that is freed only on the usual way out",
 )  # fmt: skip
+JUDGED: Final = declare(
+    "scheduler.judged", Authority.RULE, "Only bytes that were judged as right are published.",
+    source="field note AFN-003", cause="a ticket that is ready as soon as its last byte is there",
+)  # fmt: skip
+FAULT: Final = declare(
+    "scheduler.fault", Authority.RULE, "A fault fails exact tickets, with what was wrong, and drops predictions.",
+    source=_SOURCE, cause="one way out for both",
+)  # fmt: skip
+LATE: Final = declare(
+    "scheduler.late", Authority.RULE, "A prediction whose deadline has gone by is not begun.",
+    source=_SOURCE, cause="a queue that is never looked through",
+)  # fmt: skip
 REFUSED: Final = declare(
     "scheduler.refused", Authority.RULE, "A second release is refused, and an exact request is refused only for want of room.",
     source=_SOURCE, cause="a release that believes its caller",
@@ -97,7 +109,20 @@ class Witness:
     _seen: dict[int, Seen] = field(default_factory=dict)
     _started: dict[int, int] = field(default_factory=dict)
     _pinned: set[int] = field(default_factory=set)
+    _judged: set[int] = field(default_factory=set)
     _generations: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def held(self) -> tuple[object, ...]:
+        """What the fake memory holds, and who uses it: for telling states apart."""
+        return tuple(sorted((str(key), str(value)) for key, value in self._memory.items())), tuple(
+            sorted(self._pinned)
+        )
+
+    @property
+    def seen(self) -> Iterable[Seen]:
+        """What tickets looked like after the last step."""
+        return self._seen.values()
 
     def submit(self, requests: Sequence[ReadRequest]) -> list[Ticket]:
         """Submits requests; a refusal must be for want of room."""
@@ -144,17 +169,25 @@ class Witness:
     def complete(self, read: Read, finding: Finding | None = None) -> None:
         """Lets a read end, well or badly; its bytes are in the slot from now on."""
         self.reads.remove(read)
+        sharers = self._sharers(read.fetch)
         if finding is None:
             self._memory[read.lane, read.slot, read.part] = read.target
         fetch = self.scheduler.complete(read, finding, self.now_ns)
         if fetch is not None:
             self.judging.append((fetch, read))
+        if finding is not None:
+            self._judge_fault(sharers, finding)
         self.check()
 
     def judge(self, fetch: Fetch, finding: Finding | None = None) -> None:
         """Lets the judgement of a fetch end."""
+        sharers = self._sharers(fetch.id)
         self.judging = [one for one in self.judging if one[0] is not fetch]
+        if finding is None:
+            self._judged.add(fetch.id)
         self.scheduler.judged(fetch, finding, self.now_ns)
+        if finding is not None:
+            self._judge_fault(sharers, finding)
         self.check()
 
     def cancel(self, ticket: Ticket) -> None:
@@ -245,6 +278,8 @@ class Witness:
             ticket.request.generation < self._generations.get(ticket.request.owner, 0)
         ):
             self._wrong(STALE, f"ticket {ticket.id}", "never ready", "ready")
+        if ticket.fetch not in self._judged:
+            self._wrong(JUDGED, f"ticket {ticket.id}", "a judgement first", "ready")
         lane = ticket.request.lane
         for part in range(len(ticket.request.parts)):
             held = self._memory.get((lane, ticket.slot, part))
@@ -279,6 +314,15 @@ class Witness:
                     self._wrong(EXACT_FIRST, f"ticket {one.id}", "the next read", f"a read of {read.target}")
                 elif (one.priority, one.deadline_ns) < first:
                     self._wrong(EDF, f"ticket {one.id}", "the next read", f"a read of {read.target}")
+            first_ticket = began[0]
+            is_late = all(one.deadline_ns < self.now_ns for one in began)
+            if first[0] is not Priority.EXACT and is_late:
+                self._wrong(LATE, f"ticket {first_ticket.id}", "no read", f"a read of {read.target}")
+            left = self.limits[lane].slots - len(self._slots_in_use(lane) | {read.slot})
+            if first[0] is not Priority.EXACT and left < self.limits[lane].reserved_slots:
+                self._wrong(
+                    LEAVINGS, f"ticket {first_ticket.id}", "the reserved slots left", f"{left} slots left"
+                )
         if read.priority >= Priority.SPECULATIVE:
             self._judge_leavings(lane, read, unread)
 
@@ -303,13 +347,38 @@ class Witness:
                     LEAVINGS, f"read {other.id}", "no speculation beside it", f"a read of {read.target}"
                 )
 
+    def _judge_fault(self, sharers: list[Ticket], finding: Finding) -> None:
+        for ticket in sharers:
+            is_exact = ticket.request.is_exact or ticket.priority is Priority.EXACT
+            wanted = (State.FAILED, finding) if is_exact else (State.DROPPED, None)
+            if (ticket.state, ticket.finding) != wanted:
+                self._wrong(FAULT, f"ticket {ticket.id}", wanted[0].value, ticket.state.value)
+
+    def _sharers(self, fetch: int) -> list[Ticket]:
+        return [one for one in self.tickets if one.is_live and one.fetch == fetch]
+
+    def _spare_slots(self, lane: Lane, priority: Priority) -> int:
+        """Returns how many slots only hold what is less urgent, with nobody reading into or from them."""
+        busy = {one.slot for one in self._of(lane)} | {
+            read.slot for _, read in self.judging if read.lane is lane
+        }
+        users: dict[int, list[Ticket]] = {}
+        for one in self.tickets:
+            if one.request.lane is lane and one.state in {State.READING, State.READY}:
+                users.setdefault(one.slot, []).append(one)
+        return sum(
+            slot not in busy and all(one.priority > priority and one.id not in self._pinned for one in some)
+            for slot, some in users.items()
+        )
+
     def _judge_idle(self, lane: Lane, waiting: list[Ticket], in_use: set[int], reading: list[Read]) -> None:
         limits = self.limits[lane]
         if len(reading) >= limits.readers:
             return
         free = limits.slots - len(in_use)
         for ticket in waiting:
-            room = free > (0 if ticket.priority is Priority.EXACT else limits.reserved_slots)
+            reserved = 0 if ticket.priority is Priority.EXACT else limits.reserved_slots
+            room = free + self._spare_slots(lane, ticket.priority) > reserved
             if ticket.is_live and ticket.priority <= Priority.NEAR and room:
                 self._wrong(IDLE, f"ticket {ticket.id}", "a read", "none, with a free reader and a free slot")
         begun = [one for one in self.tickets if one.request.lane is lane and self._has_unread_part(one)]

@@ -511,11 +511,14 @@ class Scheduler:
             return
         fetch.entry = self._count("entry")
         state = self._lanes[fetch.request.lane]
-        place = (fetch.priority, fetch.deadline_ns, fetch.next_part, fetch.id, fetch.entry, fetch)
-        heapq.heappush(state.heap, place)
+        heapq.heappush(state.heap, (*self._place(fetch), fetch.id, fetch.entry, fetch))
         if len(state.heap) > 64 + 4 * len(self._by_id):  # forget entries that are no longer valid
             state.heap = [one for one in state.heap if one[5].entry == one[4]]
             heapq.heapify(state.heap)
+
+    def _place(self, fetch: Fetch) -> tuple[int, int, int]:
+        """Returns what decides who goes first; of equals the older one does."""
+        return fetch.priority, fetch.deadline_ns, fetch.next_part
 
     def _recount(self, fetch: Fetch) -> None:
         state = self._lanes[fetch.request.lane]
