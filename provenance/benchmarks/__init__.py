@@ -19,6 +19,14 @@ BENCHMARKS: Final[dict[str, tuple[str, str]]] = {
         "assay.provenance.benchmarks.stores_open",
         "opening: the row table at its true size in 4, 16 and 64 KiB pages; a GGUF directory with a vocabulary",
     ),
+    "device": (
+        "assay.provenance.benchmarks.device",
+        "device: reads like the runtime's at several sizes and depths; saves what the runtime chooses by",
+    ),
+    "runtime.reader": (
+        "assay.provenance.benchmarks.stream_reader",
+        "streaming: verified records against fio on the same file, and what one ticket costs",
+    ),
     "artifact": (
         "assay.provenance.benchmarks.artifact",
         "artifact: admission of the 180 GB fixture, in process and as a command; a build against disk and SHA-256",

@@ -22,6 +22,7 @@ DOCUMENTS: Final[dict[str, tuple[str, str]]] = {
     "assay.generation/1": ("assay.spec.documents.generation", "Generation"),
     "assay.build/1": ("assay.spec.documents.build", "Build"),
     "assay.conversion/1": ("assay.spec.documents.build", "Conversion"),
+    "assay.device-probe/1": ("assay.spec.documents.device_probe", "DeviceProbe"),
     "assay.trace/1": ("assay.spec.documents.trace", "TraceLine"),
     "assay.bench/1": ("assay.spec.documents.bench", "Bench"),
 }
