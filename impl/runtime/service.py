@@ -49,7 +49,7 @@ class StreamReader:
         *,
         device: Device | None = None,
         wants_direct: bool = False,
-        judges: int = 1,
+        judges: int = 2,
         on_done: OnDone | None = None,
         observer: Observer | None = None,
         clock: Callable[[], int] = time.monotonic_ns,

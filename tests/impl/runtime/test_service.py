@@ -298,7 +298,7 @@ def test_close_ends_every_thread_and_frees_every_slot(stores: Stores) -> None:
     before = threading.active_count()
     ours = reader(stores)
     ours.submit([expert_request(stores.experts, ASKER, expert) for expert in range(4)])
-    assert threading.active_count() == before + 4
+    assert threading.active_count() == before + 5
     ours.close()
     assert threading.active_count() == before
     assert ours.live_tickets == 0
