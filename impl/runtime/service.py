@@ -1,9 +1,13 @@
 """The reader: threads that do what the scheduler decides, judge what arrived, and wake who waits for exactly that."""
 
+import contextlib
 import hashlib
+import os
+import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, Protocol, Self
 
 from assay.impl.runtime.clauses import CLOSED, DIGEST, RELEASE, STAGE, STALE, STORE, damaged, refuse
@@ -16,6 +20,9 @@ from assay.impl.runtime.tickets import Lane, Priority, ReadRequest, State, Ticke
 from assay.impl.stores.extents import StoreFile
 from assay.spec.errors import AdmissionError, Finding
 
+_INLINE_BYTES: Final = 1 << 17
+"""Requests up to this size are judged by their reader: handing them over would take as long."""
+_JUDGE_NICENESS: Final = 10
 _DONE: Final = frozenset({"ready", "failed", "dropped"})
 
 
@@ -62,7 +69,7 @@ class StreamReader:
             device: the system calls.
             wants_direct: whether records are to be read past the page cache; `files_read_directly` says what became
                 of it.
-            judges: threads beside the readers of the expert lane, so that a record is hashed while the next is read.
+            judges: threads that hash large requests, so that their reader goes on reading; they give way to it.
             on_done: told of each ticket that became ready, failed or was dropped.
             observer: told of everything.
             clock: monotonic nanoseconds.
@@ -79,18 +86,22 @@ class StreamReader:
         self._work = threading.Condition(self._lock)
         self._events: dict[int, list[threading.Event]] = {}
         self._ended: list[Ticket] = []
-        self._is_closed = False
-        for store, file in files.items():
-            self._files[store] = DeviceFile(file, wants_direct=wants_direct)
-        counts = {Lane.EXPERT: limits[Lane.EXPERT].readers + judges, Lane.PLE: limits[Lane.PLE].readers}
-        self._threads = [
-            threading.Thread(
-                target=self._run, args=(lane,), name=f"{lane.value} reader {number}", daemon=True
-            )
-            for lane, count in counts.items()
-            for number in range(count)
+        self._is_closed = self._has_ended = False
+        self._fault: Exception | None = None
+        self._arrived: queue.SimpleQueue[Fetch | None] = queue.SimpleQueue()
+        try:
+            for store, file in files.items():
+                self._files[store] = DeviceFile(file, wants_direct=wants_direct)
+        except BaseException:
+            self._free()
+            raise
+        self._readers = [
+            self._thread(f"{lane.value} reader {number}", partial(self._run, lane))
+            for lane in Lane
+            for number in range(limits[lane].readers)
         ]
-        for thread in self._threads:
+        self._judges = [self._thread(f"judge {number}", self._run_judge) for number in range(judges)]
+        for thread in (*self._readers, *self._judges):
             thread.start()
 
     @property
@@ -138,6 +149,8 @@ class StreamReader:
                         self._forget(ticket, event)
                         if self._observer is not None:
                             self._observer.waited(ticket, part, started, self._clock())
+                    if self._fault is not None:
+                        raise RuntimeError("a thread of the reader died") from self._fault
                     if not ticket.is_live:
                         raise _ended(ticket)
                     self._scheduler.pin(ticket)
@@ -178,17 +191,18 @@ class StreamReader:
     def close(self) -> None:
         """Cancels what is live, waits for reads in flight, and ends every thread; a second call does nothing."""
         with self._work:
-            if self._is_closed:
+            if self._has_ended:
                 return
-            self._is_closed = True
+            self._has_ended = self._is_closed = True
             self._scheduler.close(self._clock())
             self._told()
-        for thread in self._threads:
+        for thread in self._readers:
             thread.join()
-        for file in self._files.values():
-            file.close()
-        for memory in self._memory.values():
-            memory.close()
+        for _ in self._judges:
+            self._arrived.put(None)
+        for thread in self._judges:
+            thread.join()
+        self._free()
 
     def __enter__(self) -> Self:
         return self
@@ -207,6 +221,27 @@ class StreamReader:
                     raise refuse(
                         STORE, str(request.target), expected=f"a range inside {file.size} bytes", got=got
                     )
+
+    def _free(self) -> None:
+        for file in self._files.values():
+            file.close()
+        for memory in self._memory.values():
+            memory.close()
+
+    def _thread(self, name: str, work: Callable[[], None]) -> threading.Thread:
+        """Makes a thread that can't die unseen: what it raises reaches everyone who waits."""
+
+        def guarded() -> None:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - a bug here must not leave the others waiting for ever
+                with self._work:
+                    self._fault = self._fault or error
+                    self._is_closed = True
+                    self._scheduler.close(self._clock())
+                    self._told()
+
+        return threading.Thread(target=guarded, name=name, daemon=True)
 
     def _run(self, lane: Lane) -> None:
         while True:
@@ -240,11 +275,25 @@ class StreamReader:
             fetch = self._scheduler.complete(read, finding, now)
             self._told()
         if fetch is not None:
-            finding = self._judge(fetch)
-            with self._work:
-                self._scheduler.judged(fetch, finding, self._clock())
-                self._told()
+            if self._judges and fetch.request.size_bytes > _INLINE_BYTES:
+                self._arrived.put(fetch)
+            else:
+                self._publish(fetch)
         self._call_back()
+
+    def _run_judge(self) -> None:
+        with contextlib.suppress(AttributeError, OSError):
+            # Who hashes for milliseconds on end must not keep a reader from asking for the next record.
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _JUDGE_NICENESS)
+        while (fetch := self._arrived.get()) is not None:
+            self._publish(fetch)
+            self._call_back()
+
+    def _publish(self, fetch: Fetch) -> None:
+        finding = self._judge(fetch)
+        with self._work:
+            self._scheduler.judged(fetch, finding, self._clock())
+            self._told()
 
     def _judge(self, fetch: Fetch) -> Finding | None:
         """Compares what arrived with the digests that its request has, in the very bytes that are published."""

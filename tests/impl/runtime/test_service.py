@@ -326,6 +326,17 @@ def test_a_request_for_another_store_is_refused(
         assert (finding.code, finding.where, finding.got) == ("runtime.store", "layer 1 expert 0", got)
 
 
+def test_a_mistake_in_a_thread_reaches_who_waits(stores: Stores) -> None:
+    class Wrong(Device):
+        def read_cached(self, descriptor: int, target: memoryview, offset: int) -> int | None:
+            raise KeyError(descriptor, len(target), offset)  # a mistake of this device
+
+    with reader(stores, device=Wrong()) as ours:
+        (ticket,) = ours.submit([expert_request(stores.experts, ASKER, 0)])
+        with pytest.raises(RuntimeError, match="a thread of the reader died"):
+            ours.wait(ticket)
+
+
 def test_a_view_is_read_only(stores: Stores) -> None:
     with reader(stores) as ours:
         (ticket,) = ours.submit([expert_request(stores.experts, ASKER, 0)])
