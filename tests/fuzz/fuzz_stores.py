@@ -9,24 +9,33 @@ import sys
 import tempfile
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["assay.impl.stores"]):
+with atheris.instrument_imports(include=["assay.impl.stores", "assay.spec.documents.record_digests"]):
     from assay.impl.stores import expert_store as reader
     from assay.impl.stores import gguf, gguf_rules
     from assay.impl.stores import ple_store as rows
     from assay.impl.stores.expert_families import PUBLIC, private_expert_family
+    from assay.impl.stores.record_digests import digests_path, load_digests, save_digests
+    from assay.impl.stores.store_files import judge_rows
 
-from assay.impl.stores.store_files import judge_ple_file
+from assay.impl.stores.expert_layout import HEADER_BYTES as EXPERT_HEADER_BYTES
+from assay.impl.stores.expert_store import RecordDigests
+from assay.impl.stores.ple_layout import HEADER_BYTES as PLE_HEADER_BYTES
+from assay.impl.stores.ple_layout import unpack_ple_header
+from assay.impl.stores.ple_rules import manifest_hash
+from assay.impl.stores.ple_writer import write_ple_store
 from assay.mutations import expert_store, ple_store
 from assay.mutations.store_memory import memory_extent
-from assay.mutations.store_samples import GOLDEN_PLE, SMALL_FAMILY, native_gguf
+from assay.mutations.store_samples import GOLDEN_PLE, SMALL_FAMILY, golden_rows, native_gguf
 from assay.spec.errors import AssayError
-from assay.spec.judgement import JudgeOptions
+from assay.spec.judgement import Judgement, JudgeOptions
 
 ANY_PRIVATE = private_expert_family(0x80000002, "", None)
+PRIVATE_PLE = replace(GOLDEN_PLE, table=replace(GOLDEN_PLE.table, family=0x80000003, profile="assay-fuzz-v1"))
 PROPORTION = 64
 """Bytes of memory allowed for each byte of input, beside a fixed megabyte."""
 
@@ -38,27 +47,75 @@ def fuzz_gguf(data: bytes) -> None:
 
 
 def fuzz_expert(data: bytes) -> None:
-    """Judges a store as each family, and verifies what is accepted."""
-    extent = memory_extent(data)
-    for family in (*PUBLIC.values(), SMALL_FAMILY, ANY_PRIVATE):
-        manifest, findings = reader.judge_expert_store(extent, family)
-        if manifest is not None and not findings:
-            reader.ExpertStore(extent, manifest).verify_all(threads=1)
+    """Judges a store as each family, as it is and signed again, and verifies and reads what is accepted."""
+    for one in (data, expert_store.signed_again(data)) if len(data) >= EXPERT_HEADER_BYTES else (data,):
+        extent = memory_extent(one)
+        for family in (*PUBLIC.values(), SMALL_FAMILY, ANY_PRIVATE):
+            manifest, findings = reader.judge_expert_store(extent, family)
+            if manifest is not None and not findings:
+                _use_experts(reader.ExpertStore(extent, manifest))
+
+
+def _use_experts(store: reader.ExpertStore) -> None:
+    found = store.verify_all(threads=1)
+    verified = store if found.digests is None else store.with_digests(found.digests)
+    for layer in store.manifest.layers:
+        for expert in {0, layer.expert_count - 1}:
+            record = verified.read_record(layer.layer_id, expert)
+            if len(record.data) != layer.record_bytes or record.is_verified is not (
+                found.digests is not None
+            ):
+                raise RuntimeError("a record of another size or label")
 
 
 def fuzz_ple(data: bytes) -> None:
-    """Judges a store against a geometry, then against its own as the command does."""
-    extent = memory_extent(data)
-    _, findings = rows.judge_ple_store(extent, GOLDEN_PLE)
-    if not findings:
-        rows.PleStore.open(extent, GOLDEN_PLE).verify_all(threads=1)
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(data)
-        file.flush()
-        judge_ple_file(Path(file.name), JudgeOptions(is_private=True))
+    """Judges a store against a geometry, then against its own as the command does, as it is and signed again."""
+    for one in (data, _signed_again(data)):
+        extent = memory_extent(one)
+        for geometry in (GOLDEN_PLE, PRIVATE_PLE):
+            _, findings = rows.judge_ple_store(extent, geometry)
+            if not findings:
+                _use_rows(rows.PleStore.open(extent, geometry, table_budget=0, cache_bytes=1 << 14))
+        judgement = Judgement("ple-store")
+        judge_rows(extent, judgement, JudgeOptions(is_private=True, with_payload=True))
 
 
-TARGETS: dict[str, Callable[[bytes], None]] = {"gguf": fuzz_gguf, "expert": fuzz_expert, "ple": fuzz_ple}
+def _use_rows(store: rows.PleStore) -> None:
+    found = store.verify_all(threads=1)
+    last = store.geometry.table.rows - 1
+    for row in (0, last, last // 2):
+        buffer = bytearray(b"\xa5" * store.geometry.codec.row_bytes)
+        try:
+            store.read_rows([row], buffer)
+        except AssayError:
+            if not found.bad_pages or buffer.strip(b"\xa5"):
+                raise RuntimeError("a good row was refused, or a buffer touched") from None
+
+
+def _signed_again(data: bytes) -> bytes:
+    """Returns a row store with the manifest digest that it now has, as far as its header says where that is."""
+    if len(data) < PLE_HEADER_BYTES:
+        return data
+    digest = manifest_hash(data[:PLE_HEADER_BYTES])
+    digest.update(data[PLE_HEADER_BYTES : unpack_ple_header(data[:PLE_HEADER_BYTES]).payload_offset])
+    return data[:376] + digest.digest() + data[408:]
+
+
+def fuzz_digests(data: bytes) -> None:
+    """Parses a file of record digests."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = digests_path(Path(folder), bytes(32))
+        path.parent.mkdir()
+        path.write_bytes(data)
+        load_digests(Path(folder), bytes(32))
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "gguf": fuzz_gguf,
+    "expert": fuzz_expert,
+    "ple": fuzz_ple,
+    "digests": fuzz_digests,
+}
 
 
 def seeds(target: str, folder: Path) -> None:
@@ -68,6 +125,12 @@ def seeds(target: str, folder: Path) -> None:
         (folder / "whole").write_bytes(expert_store.sample())
     elif target == "ple":
         (folder / "golden").write_bytes(ple_store.sample())
+        write_ple_store(folder / "private", PRIVATE_PLE, golden_rows)
+    elif target == "digests":
+        digests = RecordDigests(bytes(32), bytes(32), (bytes(64), bytes(32)))
+        with tempfile.TemporaryDirectory() as scratch:
+            data = save_digests(Path(scratch), digests, "build").read_bytes()
+        (folder / "digests").write_bytes(data)
     else:
         with tempfile.TemporaryDirectory() as scratch:
             (folder / "native").write_bytes(native_gguf(Path(scratch), "deepseek4")[1].read_bytes()[:4096])

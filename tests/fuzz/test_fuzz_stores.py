@@ -11,7 +11,7 @@ pytest.importorskip("atheris")
 
 @pytest.mark.slow
 @pytest.mark.fuzz
-@pytest.mark.parametrize("target", ["gguf", "expert", "ple"])
+@pytest.mark.parametrize("target", ["gguf", "expert", "ple", "digests"])
 def test_no_input_crashes_hangs_or_takes_memory_out_of_proportion(target: str, tmp_path: Path) -> None:
     script = Path(__file__).parent / "fuzz_stores.py"
     done = subprocess.run(
