@@ -8,7 +8,7 @@ can't vouch for itself; any store's tests may inherit from `PublicationContract`
 import errno
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final, TypeVar
@@ -23,6 +23,19 @@ CALLS: Final = (
     "entry",
 )  # fmt: skip
 """Calls that can be made to fail."""
+
+KINDS: Final = {
+    "open": ("error:EACCES", "interrupt"),
+    "truncate": ("error:ENOSPC",),
+    "pwrite": ("error:ENOSPC", "short", "zero", "interrupt", "lie"),
+    "pread": ("error:EIO", "short", "zero", "interrupt", "lie"),
+    "sync": ("error:EIO", "late:EIO", "interrupt", "lie"),
+    "sync_directory": ("error:EIO", "late:EIO", "interrupt", "lie"),
+    "rename": ("error:EACCES", "late:EIO", "late:EINTR", "interrupt", "lie"),
+    "close": ("error:EIO", "late:EIO", "lie"),
+    "status": ("error:EIO", "lie"),
+}
+"""For each call the ways in which it is made to misbehave."""
 
 MUTATING: Final = ("open", "truncate", "pwrite", "sync", "sync_directory", "rename", "link", "unlink")
 """Calls before and after which a process can be killed with a difference on disk."""
@@ -222,10 +235,26 @@ class StoreObserver:
 class PublicationContract:
     """What every store writer owes, as checks for a test class to inherit.
 
-    A subclass sets `name` and `build(target, system)`, which writes the same bytes each time.
+    A subclass sets `name` and `build(target, system)`, which writes the same bytes each time. A writer with errors of
+    its own says which they are, and which of them come after its commit point.
+
+    Example:
+        class TestMine(PublicationContract):
+            name = "mine.store"
+            errors = (MyError, OSError)
+
+            def build(self, target: Path, system: Filesystem) -> None:
+                my_writer(target, open=system.open, write=system.pwrite, rename=system.rename)
+
+            def test_faults(self, tmp_path: Path) -> None:
+                right, system = self.clean(tmp_path)
+                for fault in self.faults(system):
+                    self.judge_fault(tmp_path, fault, right, b"old")
     """
 
     name: ClassVar[str] = "store"
+    errors: ClassVar[tuple[type[Exception], ...]] = (AssayError,)
+    kinds: ClassVar[Mapping[str, tuple[str, ...]]] = KINDS
 
     def build(self, target: Path, system: Filesystem) -> None:
         """Writes the store at `target` through `system`."""
@@ -237,7 +266,18 @@ class PublicationContract:
         self.build(folder / self.name, system)
         return StoreObserver(folder).data(self.name), system
 
-    def judge_fault(self, folder: Path, fault: Fault, right: bytes, old: bytes) -> AssayError | None:
+    def is_committed(self, error: Exception) -> bool:
+        """Says whether an error came after the new file was in place."""
+        return isinstance(error, AssayError) and error.finding.code == "publish.after-commit"
+
+    def faults(self, system: FaultySystem) -> Iterator[Fault]:
+        """Yields the faults to inject, given the calls of a clean run: each kind at the first, middle and last call."""
+        for call, kinds in self.kinds.items():
+            count = system.count(call)
+            for nth in sorted({0, count // 2, count - 1} & set(range(count))):
+                yield from (Fault(call, nth, kind) for kind in kinds)
+
+    def judge_fault(self, folder: Path, fault: Fault, right: bytes, old: bytes) -> Exception | None:
         """Builds over an old target with a fault, checks what is on disk, and returns the error if there was one.
 
         Raises:
@@ -245,14 +285,14 @@ class PublicationContract:
                 left, success was reported without the new file, or failure before the commit with it.
         """
         (folder / self.name).write_bytes(old)
-        error: AssayError | None = None
+        error: Exception | None = None
         try:
             self.build(folder / self.name, FaultySystem(fault))
-        except AssayError as raised:
+        except self.errors as raised:
             error = raised
         seen = StoreObserver(folder)
         data = seen.data(self.name)
-        committed = error is None or error.finding.code == "publish.after-commit"
+        committed = error is None or self.is_committed(error)
         _require(data == (right if committed else old), f"{fault}: wrong bytes at the target after {error}")
         left = seen.names() - {self.name}
         # A temporary file can stay only if the very call that removes it fails.

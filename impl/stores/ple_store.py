@@ -16,6 +16,7 @@ from assay.impl.stores.extents import Extent
 from assay.impl.stores.ple_digests import DigestTable, ResidentDigests, SealedDigests
 from assay.impl.stores.ple_layout import (
     HEADER_BYTES,
+    MAGIC,
     PAGE_HEADER_BYTES,
     STAGE,
     PageHeaders,
@@ -305,7 +306,7 @@ def _judge(
     head = extent.read(0, HEADER_BYTES)
     header = unpack_ple_header(head)
     findings = judge_ple_header(header, geometry, extent)
-    if geometry.payload_offset > extent.size:
+    if header.magic != MAGIC or geometry.payload_offset > extent.size:
         return header, None, findings
     digest = manifest_hash(head)
     table: DigestTable

@@ -7,8 +7,16 @@ from typing import Any, Final, Literal
 from pydantic import ValidationError
 
 from assay.impl.stores.expert_store import RecordDigests
-from assay.impl.stores.extents import SYSTEM, Extent, Filesystem, StoreFile
-from assay.impl.stores.publication import publish
+from assay.impl.stores.extents import (
+    FILE_OPEN,
+    SYSTEM,
+    Extent,
+    Filesystem,
+    StoreFile,
+    fail,
+    system_words,
+)
+from assay.impl.stores.publication import CREATE, PublicationError, publish
 from assay.spec.canonical import canonical_digest, canonical_json
 from assay.spec.clauses import Authority, declare
 from assay.spec.documents.record_digests import RecordDigestsDocument
@@ -41,7 +49,7 @@ def save_digests(
     """Writes the digests of a store, atomically, and returns the path.
 
     Raises:
-        PublicationError: publish.<step>.
+        PublicationError: publish.<step>, publish.create also for an evidence folder that can't be made.
     """
     body: dict[str, Any] = {
         "schema": "assay.record-digests/1",
@@ -52,7 +60,12 @@ def save_digests(
     }
     data = canonical_json({**body, "sha256": canonical_digest(body)})
     target = digests_path(evidence, digests.payload_sha256)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PublicationError(
+            Finding.of(CREATE, "publish", str(target.parent), expected="a folder", got=system_words(error))
+        ) from error
 
     def verify(extent: Extent) -> None:
         _parsed(extent.read(0, extent.size), target.name)
@@ -69,8 +82,12 @@ def load_digests(evidence: Path, payload_sha256: bytes, system: Filesystem = SYS
         AdmissionError: store.file.*.
     """
     path = digests_path(evidence, payload_sha256)
-    if not path.exists():
+    try:
+        system.entry(path)
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        fail(FILE_OPEN, str(path), expected="a readable file", got=system_words(error))
     with StoreFile.open(path, system) as file:
         if file.size > _MAX_BYTES:
             raise _altered(path.name, f"at most {_MAX_BYTES} bytes", file.size)

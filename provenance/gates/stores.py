@@ -19,7 +19,7 @@ from assay.impl.stores.ple_tables import QWEN4EXP_ROWS, paged, raw_codec
 from assay.impl.stores.ple_writer import write_ple_store
 from assay.mutations import expert_store, ple_store, store_bytes
 from assay.mutations import store_samples as samples
-from assay.mutations.store_faults import Fault, PublicationContract
+from assay.mutations.store_faults import PublicationContract
 from assay.provenance.gates.base import GateContext, GateResult
 from assay.provenance.gates.batteries import battery_result
 from assay.spec.clauses import Authority, declare
@@ -58,18 +58,6 @@ AFFINE = declare(
     source="ExpertMajor v2, storage formats; MLX affine quantisation",
     cause="another rounding or nibble order",
 )
-
-_KINDS = {
-    "open": ("error:EACCES", "interrupt"),
-    "truncate": ("error:ENOSPC",),
-    "pwrite": ("error:ENOSPC", "short", "zero", "interrupt", "lie"),
-    "pread": ("error:EIO", "short", "zero", "interrupt", "lie"),
-    "sync": ("error:EIO", "late:EIO", "interrupt", "lie"),
-    "sync_directory": ("error:EIO", "late:EIO", "interrupt", "lie"),
-    "rename": ("error:EACCES", "late:EIO", "late:EINTR", "interrupt", "lie"),
-    "close": ("error:EIO", "late:EIO", "lie"),
-    "status": ("error:EIO", "lie"),
-}
 
 
 def golden(context: GateContext) -> GateResult:
@@ -145,19 +133,14 @@ def faults(context: GateContext) -> GateResult:
     for contract in (_Rows(), _Experts()):
         folder = _fresh(context, f"faults-{contract.name}")
         right, system = contract.clean(folder)
-        for call, kinds in _KINDS.items():
-            count = system.count(call)
-            places = sorted({0, count // 2, count - 1} & set(range(count)))
-            for fault in [Fault(call, nth, kind) for kind in kinds for nth in places]:
-                counts["injected"] += 1
-                try:
-                    error = contract.judge_fault(folder, fault, right, b"the old store")
-                except AssertionError as wrong:
-                    findings.append(
-                        Finding.of(FAULTS, "faults", contract.name, expected="old or new", got=wrong)
-                    )
-                    continue
-                counts["survived" if error is None else "reported"] += 1
+        for fault in contract.faults(system):
+            counts["injected"] += 1
+            try:
+                error = contract.judge_fault(folder, fault, right, b"the old store")
+            except AssertionError as wrong:
+                findings.append(Finding.of(FAULTS, "faults", contract.name, expected="old or new", got=wrong))
+                continue
+            counts["survived" if error is None else "reported"] += 1
         shutil.rmtree(folder)
     return _result(findings, counts)
 

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from assay.impl.stores.expert_store import ExpertStore, RecordDigests
+from assay.impl.stores.publication import PublicationError
 from assay.impl.stores.record_digests import digests_path, load_digests, save_digests
 from assay.mutations.expert_store import sample
+from assay.mutations.store_faults import Fault, FaultySystem
 from assay.mutations.store_memory import memory_extent
 from assay.mutations.store_samples import SMALL_FAMILY
-from assay.spec.errors import EvidenceError
+from assay.spec.errors import AdmissionError, EvidenceError
 
 
 @pytest.fixture
@@ -27,6 +29,34 @@ def test_digests_come_back_as_they_were_saved(tmp_path: Path, digests: RecordDig
 
 def test_a_machine_that_never_derived_them_has_none(tmp_path: Path, digests: RecordDigests) -> None:
     assert load_digests(tmp_path, digests.payload_sha256) is None
+
+
+def test_an_evidence_folder_that_is_a_file_holds_none_and_takes_none(
+    tmp_path: Path, digests: RecordDigests
+) -> None:
+    (tmp_path / "evidence").write_bytes(b"x")
+    assert load_digests(tmp_path / "evidence", digests.payload_sha256) is None
+    with pytest.raises(PublicationError) as caught:
+        save_digests(tmp_path / "evidence", digests, "build")
+    assert (caught.value.finding.code, caught.value.finding.where) == (
+        "publish.create",
+        str(tmp_path / "evidence" / "record-digests"),
+    )
+
+
+def test_digests_that_can_not_be_opened_are_not_taken_for_absent(
+    tmp_path: Path, digests: RecordDigests
+) -> None:
+    path = digests_path(tmp_path, digests.payload_sha256)
+    path.parent.mkdir()
+    path.symlink_to("nowhere")
+    with pytest.raises(AdmissionError) as caught:
+        load_digests(tmp_path, digests.payload_sha256)
+    assert (caught.value.finding.code, caught.value.finding.where) == ("store.file.open", str(path))
+    failing = FaultySystem(Fault("entry", 0, "error:EACCES"))
+    with pytest.raises(AdmissionError) as caught:
+        load_digests(tmp_path, digests.payload_sha256, failing)
+    assert (caught.value.finding.code, caught.value.finding.got) == ("store.file.open", "Permission denied")
 
 
 def test_loaded_digests_make_reads_verified(tmp_path: Path, digests: RecordDigests) -> None:
