@@ -29,4 +29,5 @@ def causal(
     total = line[:tokens] * taps[0]
     for tap in range(1, taps.shape[0]):
         total = total + line[tap * dilation : tap * dilation + tokens] * taps[tap]
-    return numerics.silu(total), line[line.shape[0] - span :]
+    (activated,) = numerics.halves(lambda rows: (numerics.silu(rows),), total)
+    return activated, line[line.shape[0] - span :]

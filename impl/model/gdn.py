@@ -10,7 +10,7 @@ import mlx.core as mx
 
 from assay.impl.model import conv, norms
 from assay.impl.model.geometry import Geometry
-from assay.impl.model.numerics import Numerics, l2_normalise, softplus
+from assay.impl.model.numerics import HALVED_FROM, Numerics, l2_normalise, softplus
 
 Part = Callable[[str, mx.array], None]
 BLOCK: Final = 16
@@ -144,29 +144,49 @@ def chunked(
     blocks = -(-tokens // BLOCK)
 
     def split(x: mx.array) -> mx.array:
+        """Returns heads first: [head, block, token, ...]."""
         filled = mx.pad(x, [(0, blocks * BLOCK - tokens)] + [(0, 0)] * (x.ndim - 1))
-        return filled.reshape(blocks, BLOCK, *x.shape[1:]).swapaxes(1, 2)
+        parts = filled.reshape(blocks, BLOCK, *x.shape[1:])
+        return parts.transpose(2, 0, 1, *range(3, parts.ndim))
 
     repeat = heads // k.shape[1]
-    queries, keys = (mx.repeat(split(one), repeat, axis=1) for one in (q, k))
-    values, rate, total = split(v), split(rates)[..., None], mx.cumsum(split(logs), axis=-1)
+    queries, keys = (mx.repeat(split(one), repeat, axis=0) for one in (q, k))
+    y, state = numerics.halves(
+        partial(_blocks, numerics), queries, keys, split(v), split(rates), split(logs), matrix.swapaxes(-1, -2),
+        is_worth=tokens >= HALVED_FROM,
+    )  # fmt: skip
+    y = y.transpose(1, 2, 0, 3).reshape(blocks * BLOCK, heads, -1)[:tokens]
+    return y, state.swapaxes(-1, -2)
+
+
+def _blocks(
+    numerics: Numerics,
+    queries: mx.array,
+    keys: mx.array,
+    values: mx.array,
+    rates: mx.array,
+    logs: mx.array,
+    state: mx.array,
+) -> tuple[mx.array, ...]:
+    """Returns outputs [head, block, token, value] and the matrices [head, key, value] after the last block."""
+    rate, total = rates[..., None], mx.cumsum(logs, axis=-1)
     places = mx.arange(BLOCK)
     is_seen = places[:, None] >= places[None, :]
     between = numerics.exp(mx.where(is_seen, total[..., :, None] - total[..., None, :], -math.inf))
     system = mx.where(places[:, None] > places[None, :], (keys @ keys.swapaxes(-1, -2)) * between * rate, 0.0)
-    solved = mx.linalg.tri_inv(mx.eye(BLOCK) + system, stream=mx.cpu)
+    elsewhere = None if mx.default_device() == mx.Device(mx.cpu) else mx.cpu  # MLX inverts on the CPU only
+    solved = mx.linalg.tri_inv(mx.eye(BLOCK) + system, stream=elsewhere)
     from_start, to_end = mx.exp(total)[..., None], mx.exp(total[..., -1:] - total)[..., None]
     new, seen = solved @ (values * rate), solved @ (keys * rate * from_start)
     inside = mx.where(is_seen, (queries @ keys.swapaxes(-1, -2)) * between, 0.0)
     asked, kept = queries * from_start, (keys * to_end).swapaxes(-1, -2)
     decay = mx.exp(total[..., -1:])[..., None]
-    state, outputs = matrix.swapaxes(-1, -2), []
-    for block in range(blocks):
-        change = new[block] - seen[block] @ state
-        outputs.append(asked[block] @ state + inside[block] @ change)
-        state = state * decay[block] + kept[block] @ change
-    y = mx.stack(outputs).swapaxes(1, 2).reshape(blocks * BLOCK, heads, -1)[:tokens]
-    return y, state.swapaxes(-1, -2)
+    outputs = []
+    for block in range(keys.shape[1]):
+        change = new[:, block] - seen[:, block] @ state
+        outputs.append(asked[:, block] @ state + inside[:, block] @ change)
+        state = state * decay[:, block] + kept[:, block] @ change
+    return mx.stack(outputs, axis=1), state
 
 
 def _recur(

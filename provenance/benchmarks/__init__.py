@@ -37,7 +37,15 @@ BENCHMARKS: Final[dict[str, tuple[str, str]]] = {
     ),
     "model.speed": (
         "assay.provenance.benchmarks.model_speed",
-        "MLX model: prefill and decode at 512, 2,048 and 8,192 tokens against transformers on one checkpoint",
+        "MLX model: prefill and decode in the fast mode at 512 and 2,048 tokens against transformers on one checkpoint",
+    ),
+    "model.speed-long": (
+        "assay.provenance.benchmarks.model_speed_long",
+        "MLX model: the same at 8,192 tokens",
+    ),
+    "model.modes": (
+        "assay.provenance.benchmarks.model_modes",
+        "MLX model: the same at 512 tokens for the deterministic modes too",
     ),
     "model.query": (
         "assay.provenance.benchmarks.model_query",

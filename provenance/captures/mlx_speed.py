@@ -22,8 +22,10 @@ MODES: Final[dict[Mode, str]] = {
     "fast": "fast mode, OpenBLAS in front of MLX",
     "tiled": "deterministic by tiles of 8 rows, OpenBLAS in front of MLX",
 }
-DECODED: Final = 24
-LIMIT_S: Final = 90.0
+DECODED: Final = 96
+REPEATED_BELOW: Final = 4096
+"""Contexts up to here are prefilled three times in a process, and the median is taken."""
+LIMIT_S: Final = 240.0
 MARK: Final = "speed: "
 
 MIDDLE: Final[dict[str, Any]] = {
@@ -44,6 +46,10 @@ MIDDLE: Final[dict[str, Any]] = {
 """19.6 million parameters of which a token uses 6.1 million; selection budget 64 tokens."""
 
 
+class SpeedError(Exception):
+    """A process that measures failed; the text says how."""
+
+
 @dataclass(frozen=True, slots=True)
 class Speed:
     """Tokens a second of one mode at one context; the share of a prefill that was spent in each kind of stage."""
@@ -57,19 +63,19 @@ def save_middle(folder: Path) -> None:
     """Writes the checkpoint that all modes read, in a process of its own.
 
     Raises:
-        RuntimeError: when that process failed.
+        SpeedError: when that process failed.
     """
-    if _answer(["save", str(folder)]) is None:
-        raise RuntimeError("the checkpoint was not written")
+    _answer(["save", str(folder)])
 
 
 def measure(mode: Mode, folder: Path, context: int) -> Speed | None:
-    """Returns the speed of a mode; None when it has no BLAS to use, or did not end within its limit, twice."""
-    for _ in range(2):
-        found = _answer([mode, str(folder), str(context)])
-        if found is not None:
-            return Speed(**found) if found else None
-    return None
+    """Returns the speed of a mode; None when it has no BLAS to use.
+
+    Raises:
+        SpeedError: when the process failed, or did not end within its limit.
+    """
+    found = _answer([mode, str(folder), str(context)])
+    return Speed(**found) if found else None
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
@@ -86,14 +92,17 @@ def main(arguments: Sequence[str]) -> NoReturn:
     os._exit(0)  # what a library's threads do at exit is not measured
 
 
-def _answer(arguments: Sequence[str]) -> dict[str, Any] | None:
-    """Runs this module in a fresh interpreter; None when it failed or took longer than its limit."""
+def _answer(arguments: Sequence[str]) -> dict[str, Any]:
+    """Runs this module in a fresh interpreter and returns what it says."""
     command = [sys.executable, "-m", "assay.provenance.captures.mlx_speed", *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True)
-    except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
-        return None
-    line = next(line for line in reversed(done.stdout.splitlines()) if line.startswith(MARK))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise SpeedError(f"{arguments[0]} did not end within {LIMIT_S:g} s") from None
+    line = next((line for line in reversed(done.stdout.splitlines()) if line.startswith(MARK)), None)
+    if done.returncode or line is None:
+        said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+        raise SpeedError(f"{arguments[0]} ended with status {done.returncode} and said: {said}")
     found: dict[str, Any] = json.loads(line.removeprefix(MARK))
     return found
 
@@ -128,16 +137,21 @@ def _upstream(folder: str, context: int) -> Speed:
     tokens = _tokens(context)
     with torch.no_grad():
         model(input_ids=torch.tensor([tokens[:64]]), use_cache=True)
-        started = time.perf_counter()
-        done = model(input_ids=torch.tensor([tokens]), use_cache=True, logits_to_keep=1)
-        prefill = time.perf_counter() - started
-        steps = []
+        prefills, steps = [], []
+        for _ in range(_repeats(context)):
+            started = time.perf_counter()
+            done = model(input_ids=torch.tensor([tokens]), use_cache=True, logits_to_keep=1)
+            prefills.append(time.perf_counter() - started)
         for _ in range(DECODED):
             started = time.perf_counter()
             chosen = done.logits[:, -1:].argmax(-1)
             done = model(input_ids=chosen, cache=done.cache, use_cache=True)
             steps.append(time.perf_counter() - started)
-    return Speed(context / prefill, 1 / statistics.median(steps), {})
+    return Speed(context / statistics.median(prefills), 1 / statistics.median(steps), {})
+
+
+def _repeats(context: int) -> int:
+    return 3 if context <= REPEATED_BELOW else 1
 
 
 def _ours(mode: Mode, folder: str, context: int) -> Speed | None:
@@ -154,15 +168,18 @@ def _ours(mode: Mode, folder: str, context: int) -> Speed | None:
     model = load_checkpoint(Path(folder), numerics).model
     tokens = _tokens(context)
     Bank(model).advance({0: tokens[:64]})
-    bank, steps = Bank(model, rows=context + DECODED), []
-    report = Report()
-    run = generate(bank, Request(tokens, DECODED + 1, frozenset(), MIDDLE["vocab_size"]), report)
-    next(run)
+    prefills, steps = [], []
+    for _ in range(_repeats(context)):
+        bank, report = Bank(model, rows=context + DECODED), Report()
+        run = generate(bank, Request(tokens, DECODED + 1, frozenset(), MIDDLE["vocab_size"]), report)
+        next(run)
+        prefills.append(report.prefill_seconds)
     started = time.perf_counter()
     for _ in run:
         steps.append(time.perf_counter() - started)
         started = time.perf_counter()
-    return Speed(context / report.prefill_seconds, 1 / statistics.median(steps), _shares(model, tokens[:512]))
+    prefill = statistics.median(prefills)
+    return Speed(context / prefill, 1 / statistics.median(steps), _shares(model, tokens[:512]))
 
 
 def _shares(model: Any, tokens: Sequence[int]) -> dict[str, float]:
