@@ -95,7 +95,7 @@ MISTAKES: Final = (
          "line[line.shape[0] - span :]", "mx.concatenate([mx.zeros((span - 1, x.shape[1])), line[line.shape[0] - 1 :]])"),
     _one("conv.no-dilation", "the dilation is left out", "conv.causal",
          "line[tap * dilation : tap * dilation + tokens]", "line[tap : tap + tokens]"),
-    _one("conv.no-silu", "no activation", "conv.causal", "numerics.silu(total)", "total"),
+    _one("conv.no-silu", "no activation", "conv.causal", "numerics.silu(rows)", "rows"),
     _one("gdn.no-scale", "queries are not divided by the root of their width", "gdn._recur",
          "l2_normalise(mixed[:, :width].reshape(keys)) * g.key_dim ** (-0.5)", "l2_normalise(mixed[:, :width].reshape(keys))"),
     _one("gdn.no-l2", "keys are not normalised", "gdn._recur",
@@ -317,7 +317,8 @@ MISTAKES: Final = (
          "self._publish(slot, fresh)", "self._publish(slot, replace(fresh, gdn=self._public[slot].gdn))", STATE),
     # --- the transaction
     _one("transaction.no-finite", "what is not finite is published", "transaction.Transaction._judge_finite",
-         "if not np.isfinite(scalars).all():\n    where = names[int(np.flatnonzero(~np.isfinite(scalars))[0])]\n    raise refuse(FINITE, where, expected='finite values', got='NaN or infinity')",
+         "for name, array in zip(trace.names, trace.watched, strict=True):\n    if not np.isfinite(np.asarray(array)).all():\n"
+         "        raise refuse(FINITE, name, expected='finite values', got='NaN or infinity')",
          "pass", WHOLE),
     _one("transaction.open-after-failure", "a chunk that failed stays open", "graph.Model.run", "private.close()", "pass", BOUNDS),
     _one("transaction.late-install", "a late delivery is taken", "transaction.Transaction.install",
@@ -333,8 +334,8 @@ MISTAKES: Final = (
          "columns.released(column, attempt)", "pass", WHOLE),
     _one("transaction.not-cancelled", "a cancellation is not asked for", "trace.Trace.stage",
          "self._is_cancelled is not None and self._is_cancelled()", "False", WHOLE),
-    _one("transaction.numpy-evaluates", "the host converts before the device has evaluated, which loses an error",
-         "transaction.Transaction.seal", "mx.eval([scalars, *self._pending(), *extra])", "pass", WHOLE),
+    _one("transaction.error-inherited", "what the device still had to do for a chunk that was given up fails the next one",
+         "backend.settle", "raise_pending()", "pass", WHOLE),
     # --- the sampler
     _one("sampler.padding", "padding rows can be chosen", "sampler.masked", "values[valid_ids:] = -np.inf", "pass", BOUNDS),
     _one("sampler.grammar", "the grammar is not asked", "sampler.masked", "values[:valid_ids][bits == 0] = -np.inf", "pass", BOUNDS),

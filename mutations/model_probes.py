@@ -186,6 +186,22 @@ def bounds(module: Modules) -> list[Finding]:
     return found + _sampling(module)
 
 
+def abandoned(module: Modules) -> list[Finding]:
+    """Gives chunks up while the device fails at work of them; the next chunk runs as if nothing had been."""
+    faults, bank_of = module("faults"), module("bank").Bank
+    for at in (1, 12, 20, 30, 33):
+        try:
+            bank_of(_small(module)).advance({0: _ids(9, 4)}, faults.Abandoned(at))
+            return [_whole(f"abandoned after call {at}", "a failure", "a publication")]
+        except faults.InjectedError:
+            pass
+        try:
+            bank_of(_small(module)).advance({0: _ids(9, 4)})
+        except (AssayError, RuntimeError) as error:
+            return [_whole(f"abandoned after call {at}", "a chunk that runs", _said(error))]
+    return []
+
+
 def counters(module: Modules) -> list[Finding]:
     """Counts the physical work of one query past the budget."""
     own = _small(module)
@@ -459,6 +475,7 @@ PROBES: Final[tuple[Probe, ...]] = (
             rewinds,
             reservations,
             failures,
+            abandoned,
             counters,
         )
     ),

@@ -22,11 +22,19 @@ if TYPE_CHECKING:
 
 SYMBOL: Final = "cblas_sgemm"
 _SHIM: Final = """
+#include <string.h>
 typedef long long big;
 extern void scipy_cblas_sgemm64_(int, int, int, big, big, big, float, const float *, big, const float *, big, float,
                                  float *, big);
+extern void scipy_cblas_sgemv64_(int, int, big, big, float, const float *, big, const float *, big, float, float *, big);
 void cblas_sgemm(int layout, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
                  const float *b, int ldb, float beta, float *c, int ldc) {
+  if (layout == 101 && m == 1 && ta == 111 && (tb == 111 || tb == 112)) {
+    if (beta == 0) memset(c, 0, sizeof(float) * n);
+    if (tb == 111) scipy_cblas_sgemv64_(101, 112, k, n, alpha, b, ldb, a, 1, beta, c, 1);
+    else scipy_cblas_sgemv64_(101, 111, n, k, alpha, b, ldb, a, 1, beta, c, 1);
+    return;
+  }
   scipy_cblas_sgemm64_(layout, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 """

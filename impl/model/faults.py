@@ -4,10 +4,12 @@ MLX is lazy, so a stage is evaluated before its fault; one kind fails inside a l
 of Python stands between the stages, and one is seen only when the whole chunk is judged.
 """
 
+import contextlib
 from typing import Final, Literal
 
 import mlx.core as mx
 
+from assay.impl.model import backend
 from assay.impl.model.trace import Trace
 
 Kind = Literal["exception", "non-finite", "allocation", "evaluation", "cancellation", "late"]
@@ -62,8 +64,31 @@ class Fault(Trace):
             flat = value.reshape(-1)
             return mx.concatenate([mx.array([float("nan")]), flat[1:]]).reshape(value.shape)
         if self._kind == "evaluation":
-            return value + mx.sum(mx.linalg.inv(mx.zeros((2, 2)), stream=mx.cpu))
+            return _failing(value)
         return value
 
     def _asked(self) -> bool:
         return self._kind == "cancellation" and self._at == self.calls
+
+
+class Abandoned(Trace):
+    """Gives a chunk up after one stage call while the device fails at work of it, which must not reach a later chunk."""
+
+    def __init__(self, at: int) -> None:
+        """Gives up after call number `at`, from 1."""
+        super().__init__()
+        self._left = at
+
+    def stage(self, stage: str, layer: int | None, value: mx.array) -> mx.array:
+        """Counts a stage and gives up after it if it is the one."""
+        self._left -= 1
+        if self._left:
+            return super().stage(stage, layer, value)
+        with contextlib.suppress(RuntimeError):  # raised at once where the device is quicker than the host
+            backend.start(_failing(value))
+        raise InjectedError(stage)
+
+
+def _failing(value: mx.array) -> mx.array:
+    """Returns an array whose evaluation fails."""
+    return value + mx.sum(mx.linalg.inv(mx.zeros((2, 2)), stream=mx.cpu))

@@ -213,9 +213,9 @@ class Model:
             block = trace.stage("routed_shared_moe", layer, block)
             wide = trace.stage("moe_gr_apply", layer, residual.apply(wide, block, _given(read.injection)))
             backend.start(
-                wide, *trace.scalars[checked:]
+                wide, *trace.watched[checked:]
             )  # the device works while the host builds the next layer
-            checked = len(trace.scalars)
+            checked = len(trace.watched)
         ends = np.cumsum(private.lengths)
         told = wide if every_logit else mx.take(wide, mx.array((ends - 1).astype(np.int32)), axis=0)
         final = residual.read(told, weights.mixer, g.streams, g.eps, numerics)

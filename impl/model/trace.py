@@ -5,23 +5,31 @@ array; a capture keeps it, a fault changes it or does not return.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import mlx.core as mx
 
 from assay.impl.model.clauses import CANCELLED, refuse
 from assay.impl.model.numerics import non_finite
 
+SMALL: Final = 1 << 14
+"""Values up to which an array is kept and looked at by the host, which takes less than two operations of the device."""
+
 
 class Trace:
-    """Collects one scalar a stage, NaN where the stage is not finite."""
+    """Collects what must be finite: small arrays themselves, and of large ones a scalar that is NaN when they are not.
+
+    Attributes:
+        names: where each was made.
+        watched: the arrays.
+    """
 
     is_recording = False
 
     def __init__(self, is_cancelled: Callable[[], bool] | None = None) -> None:
         """Asks `is_cancelled`, if given, after every stage."""
         self.names: list[str] = []
-        self.scalars: list[mx.array] = []
+        self.watched: list[mx.array] = []
         self._is_cancelled = is_cancelled
 
     def stage(self, stage: str, layer: int | None, value: mx.array) -> mx.array:
@@ -42,7 +50,7 @@ class Trace:
     def check(self, stage: str, layer: int | None, value: mx.array) -> None:
         """Adds an array to those that must be finite."""
         self.names.append(stage if layer is None else f"layers.{layer}.{stage}")
-        self.scalars.append(non_finite(value))
+        self.watched.append(value if value.size <= SMALL else non_finite(value))
 
 
 class Recorder(Trace):

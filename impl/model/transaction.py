@@ -103,11 +103,10 @@ class Transaction:
             RuntimeError, MemoryError: what the device said; no state was made.
         """
         self._require_open("publication")
-        scalars = mx.stack(trace.scalars)
-        mx.eval([scalars, *self._pending(), *extra])
+        mx.eval([*trace.watched, *self._pending(), *extra])
         backend.raise_pending()
         self._judge_routes()
-        self._judge_finite(trace.names, np.asarray(scalars))
+        self._judge_finite(trace)
         states: list[State] = []
         attempts: list[tuple[Column, Column]] = []
         try:
@@ -145,10 +144,10 @@ class Transaction:
             if found := router.faults(*arrays, self._geometry, where):
                 raise ContractError(found[0])
 
-    def _judge_finite(self, names: Sequence[str], scalars: NDArray[np.float32]) -> None:
-        if not np.isfinite(scalars).all():
-            where = names[int(np.flatnonzero(~np.isfinite(scalars))[0])]
-            raise refuse(FINITE, where, expected="finite values", got="NaN or infinity")
+    def _judge_finite(self, trace: Trace) -> None:
+        for name, array in zip(trace.names, trace.watched, strict=True):
+            if not np.isfinite(np.asarray(array)).all():
+                raise refuse(FINITE, name, expected="finite values", got="NaN or infinity")
         for image in self.images:
             for name, array in _installed(image):
                 if not np.isfinite(np.asarray(array)).all():

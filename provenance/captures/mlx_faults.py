@@ -1,5 +1,6 @@
 """Fails a chunk of the MLX model after every stage call, in every kind, and looks for what the failure left behind."""
 
+import contextlib
 import threading
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from assay.impl.model.bank import Bank
 from assay.impl.model.clauses import CLOSED
-from assay.impl.model.faults import KINDS, Fault, InjectedError, Kind
+from assay.impl.model.faults import KINDS, Abandoned, Fault, InjectedError, Kind
 from assay.impl.model.graph import Chunk
 from assay.impl.model.numerics import Numerics
 from assay.impl.model.state import differing
@@ -28,11 +29,20 @@ def surviving_faults(config: dict[str, Any], numerics: Numerics) -> tuple[Wrong,
         one.advance({0: first, 1: first[:3]})
     counting = Fault()
     untouched.advance({0: rest, 1: rest}, counting)
-    digest, wrong, counts = bank.digest(), [], {str(kind): 0 for kind in KINDS}
+    digest, wrong, counts = bank.digest(), [], {str(kind): 0 for kind in (*KINDS, "abandoned")}
     for kind in KINDS:
         for at in range(1, counting.calls + 1):
             counts[kind] += 1
             wrong += _one(bank, rest, kind, at, digest)
+    for at in (1, counting.calls // 2, counting.calls):
+        counts["abandoned"] += 1
+        with contextlib.suppress(InjectedError):
+            bank.advance({0: rest, 1: rest}, Abandoned(at))
+            wrong.append((f"abandoned after call {at}", "a failure", "a publication"))
+        try:
+            Bank(model).advance({0: rest})
+        except (ContractError, RuntimeError) as error:
+            wrong.append((f"abandoned after call {at}", "a chunk that runs", str(error)))
     bank.advance({0: rest, 1: rest})
     for slot in (0, 1):
         wrong += [
