@@ -15,7 +15,7 @@ from assay.mutations.runner import judge_one, prove_controls
 SAMPLE = (
     "norm.without-one", "gdn.heads-modulo", "qsa.relu-after", "qsa.tie-later", "router.tie-later", "ple.history-reset",
     "state.copy-history", "state.slot-zero", "state.fork-shares", "transaction.no-finite", "transaction.late-install",
-    "transaction.numpy-evaluates", "sampler.padding",
+    "transaction.error-inherited", "sampler.padding",
 )  # fmt: skip
 
 
