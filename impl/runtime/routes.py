@@ -24,13 +24,13 @@ class Routes(Trace):
     """Notes the routes of one chunk; `flush` hands them to the recorder once the chunk is over."""
 
     def __init__(self, inner: Trace, stream: Stream, recorder: RouteRecorder | None) -> None:
-        """Stands before `inner`, whose names, scalars and arrays it shares."""
+        """Stands before `inner`, whose names and watched arrays it shares."""
         super().__init__()
         self._inner = inner
         self._stream, self._recorder = stream, recorder
         self._ids: dict[int, mx.array] = {}
         self._weights: dict[int, mx.array] = {}
-        self.names, self.scalars = inner.names, inner.scalars
+        self.names, self.watched = inner.names, inner.watched
         self.is_recording = inner.is_recording
 
     def __getattr__(self, name: str) -> Any:
