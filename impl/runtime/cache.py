@@ -191,12 +191,13 @@ class ExpertCache:
     def predict(self, key: Key) -> Place | None:
         """Takes a slot for a record that may be needed; None where it is there already or every slot is in use.
 
-        A predicted record takes the place of an unleased resident, never of another record that is on its way.
+        A predicted record takes the place of an unleased resident, never of another record that is on its way, nor of
+        one that came on a prediction and was not used yet: guesses don't push each other out.
         """
         if key in self._where:
             return None
         if not self._free:
-            victim = self._policy.victim(lambda one: not self._is_idle(one))
+            victim = self._policy.victim(lambda one: not self._is_idle(one) or self._is_guess(one))
             if victim is None:
                 return None
             self._evict(victim)
@@ -288,6 +289,9 @@ class ExpertCache:
     def _is_idle(self, key: Key) -> bool:
         slot = self._slots[self._where[key]]
         return slot.is_ready and not slot.leases
+
+    def _is_guess(self, key: Key) -> bool:
+        return self._slots[self._where[key]].is_predicted
 
     def _lease(self, number: int) -> None:
         slot = self._slots[number]

@@ -133,8 +133,8 @@ def open_stream(
     try:
         return Opened(stream, load_artifact(artifact, path, numerics, elsewhere), plan)
     except BaseException:
-        stream.close()
-        raise
+        with stream:  # ends its threads
+            raise
 
 
 class Ringing:

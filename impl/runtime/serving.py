@@ -89,12 +89,12 @@ class Server:
             threading.Thread(target=self._serve, args=(one, task), name=f"lane {one.lane.name}")
             for one, task in zip(served, work, strict=True)
         ]
-        stream.turns.give()
+        stream.give_turn()
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        stream.turns.take()
+        stream.take_turn(stream.lane)
         return served
 
     def _serve(self, served: Served[Answer], task: Callable[[Bank, Lane], Answer]) -> None:

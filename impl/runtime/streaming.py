@@ -11,6 +11,7 @@ arrived; what comes of them can't leave the layer before the down projection has
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,8 +28,9 @@ from assay.impl.runtime.lanes import Bell, Lane, Turns
 from assay.impl.runtime.plans import Asker, expert_request
 from assay.impl.runtime.policies import Key, make_policy
 from assay.impl.runtime.pool import RecordPool
+from assay.impl.runtime.prefill import Mode, Rates
 from assay.impl.runtime.reading import Reader
-from assay.impl.runtime.tickets import NEVER, Phase, Priority, State, Ticket
+from assay.impl.runtime.tickets import Phase, Priority, ReadRequest, State, Ticket
 from assay.impl.stores.expert_store import ExpertStore
 from assay.impl.stores.ple_store import PleStore
 from assay.spec.errors import ContractError
@@ -55,6 +57,7 @@ class Options:
         row_window: row requests under way at once.
         readers: reads of records in flight; large ones saturate a disk with one or two.
         row_readers: reads of pages in flight.
+        rates: measured bandwidths, without which a whole layer is never read ahead.
     """
 
     capacity: int
@@ -66,6 +69,7 @@ class Options:
     row_window: int = 16
     readers: int = 2
     row_readers: int = 4
+    rates: Rates | None = None
 
 
 @dataclass(slots=True)
@@ -78,6 +82,7 @@ class StreamCounts:
         row_bytes: page bytes read for rows.
         records: records that arrived whole.
         early: records whose first part was used before the last had come.
+        modes: how often the experts of a layer were read ahead in each way.
         retried: exact reads that were asked for again, since a guess that they had joined was dropped.
         by_layer_ns: layer -> wait for its records, and how many were waited for.
     """
@@ -87,6 +92,7 @@ class StreamCounts:
     row_bytes: int = 0
     records: int = 0
     early: int = 0
+    modes: dict[Mode, int] = field(default_factory=dict)
     retried: int = 0
     by_layer_ns: dict[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -140,7 +146,12 @@ class Stream:
         self._main = Lane()
         self._local = threading.local()
         self._flights: dict[Key, Flight] = {}
+        self._backlog: deque[tuple[Key, float]] = deque()
         self._released = 0
+        self._guard = threading.Lock()
+        self._is_closing = False
+        self._mover = threading.Thread(target=self._move_guesses, name="mover", daemon=True)
+        self._mover.start()
 
     @property
     def lane(self) -> Lane:
@@ -150,19 +161,40 @@ class Stream:
     @contextmanager
     def running(self, lane: Lane) -> Iterator[None]:
         """Runs this thread as a lane, in its turn; the turn is given away at the end."""
-        self._take_turn(lane)
+        self.take_turn(lane)
         self._local.lane = lane
         try:
             yield
         finally:
             del self._local.lane
-            self.turns.give()
+            self.give_turn()
 
     def pass_on(self) -> None:
         """Lets every other lane that can run go first."""
         if self.turns.waiting:
-            self.turns.give()
-            self._take_turn(self.lane)
+            self.give_turn()
+            self.take_turn(self.lane)
+
+    def take_turn(self, lane: Lane) -> None:
+        """Waits for the turn of a lane; with it comes everything that the lane may change."""
+        started = self.clock()
+        self.turns.take()
+        self._guard.acquire()
+        lane.counts.turn_wait_ns += self.clock() - started
+        lane.counts.turns += 1
+
+    def give_turn(self) -> None:
+        """Gives the turn to who has waited longest."""
+        self._guard.release()
+        self.turns.give()
+
+    def evaluate(self, arrays: Sequence[mx.array]) -> None:
+        """Evaluates arrays in this lane's turn; guesses that arrive meanwhile are moved to their places."""
+        self._guard.release()
+        try:
+            mx.eval(arrays)
+        finally:
+            self._guard.acquire()
 
     def begin_chunk(self, tokens: int) -> Lane:
         """Begins a chunk of this thread's lane: a new generation, so that what an earlier one asked for is stale."""
@@ -186,7 +218,7 @@ class Stream:
         lease, lane.lease = lane.lease, None
         try:
             if pending:
-                mx.eval(pending)
+                self.evaluate(pending)
         except (RuntimeError, MemoryError):
             mx.synchronize()  # the chunk fails where its end is evaluated; here only the slots matter
         finally:
@@ -233,29 +265,17 @@ class Stream:
         for place, ticket in zip(places, self.reader.submit(requests), strict=True):
             self._flights[place.key] = Flight(place, ticket)
 
-    def guess(
-        self, lane: Lane, layer: int, experts: Sequence[int], confidence: float, deadline_ns: int = NEVER
-    ) -> None:
-        """Begins to read records that a later step probably needs, as far as nothing exact needs their slots."""
-        under_way = sum(1 for one in self._flights.values() if not one.ticket.request.is_exact)
-        places: list[Place] = []
-        for expert in experts:
-            if under_way + len(places) >= self.options.most_guesses:
-                break
-            place = self.cache.predict((layer, expert))
-            if place is not None:
-                places.append(place)
-        phase = Phase.DECODE if lane.phase_tokens == 1 else Phase.PREFILL
-        requests = [
-            expert_request(
-                self.experts_store, Asker(GUESSES, 0, phase, layer), place.key[1],
-                priority=Priority.NEAR, confidence=confidence, deadline_ns=deadline_ns,
-            )
-            for place in places
-        ]  # fmt: skip
-        self.counts.guessed_bytes += sum(one.size_bytes for one in requests)
-        for place, ticket in zip(places, self.reader.submit(requests), strict=True):
-            self._flights[place.key] = Flight(place, ticket)
+    def guess(self, layer: int, experts: Sequence[int], confidence: float) -> None:
+        """Begins to read records that a later step probably needs, as far as nothing exact needs their slots.
+
+        No more than the options say are under way at once; the others follow as these arrive.
+        """
+        self._backlog.extend(((layer, expert), confidence) for expert in experts)
+        self._top_up()
+
+    def forget_guesses(self) -> None:
+        """Drops what was guessed and not asked for yet: the step that it was for has come."""
+        self._backlog.clear()
 
     def collect(self, lane: Lane, keys: Collection[Key]) -> bool:
         """Moves what has arrived of these records into their places, and says whether anything has.
@@ -271,11 +291,11 @@ class Stream:
         return is_new
 
     def drain(self, lane: Lane) -> None:
-        """Moves every guess that has arrived into its place, and forgets those that were dropped."""
+        """Moves every guess that has arrived into its place, forgets those that were dropped, and asks for more."""
         for flight in list(self._flights.values()):
-            ended = flight.ticket.state not in {State.QUEUED, State.READING}
-            if ended and not self._is_leased(flight.place):
+            if self._has_landed(flight):
                 self._advance(lane, flight)
+        self._top_up()
 
     def has_news(self, keys: Collection[Key]) -> bool:
         """Says whether `collect` would find anything; may be asked without the turn."""
@@ -293,20 +313,32 @@ class Stream:
     def pause(self, lane: Lane, is_so: Callable[[], bool]) -> int:
         """Gives the turn away until something is so, and returns the nanoseconds until it was."""
         started = self.clock()
-        self.turns.give()
+        self.give_turn()
         self.bell.until(is_so)
         waited = self.clock() - started
-        self._take_turn(lane)
+        self.take_turn(lane)
         return waited
 
     def close(self) -> None:
         """Gives up every read and ends the reader."""
+        self._backlog.clear()
         self.settle(self._main)
+        self.stop()
         self.reader.close()
         self._flights.clear()
 
+    def stop(self) -> None:
+        """Ends the thread that moves guesses; in the turn of a lane."""
+        self._is_closing = True
+        self.bell.ring()
+        self._guard.release()
+        try:
+            self._mover.join()
+        finally:
+            self._guard.acquire()
+
     def __enter__(self) -> Self:
-        self._take_turn(self._main)
+        self.take_turn(self._main)
         return self
 
     def __exit__(
@@ -315,7 +347,7 @@ class Stream:
         try:
             self.close()
         finally:
-            self.turns.give()
+            self.give_turn()
 
     def _advance(self, lane: Lane, flight: Flight) -> bool:
         ticket = flight.ticket
@@ -391,11 +423,47 @@ class Stream:
     def _has_released(self, before: int) -> bool:
         return self._released != before
 
-    def _take_turn(self, lane: Lane) -> None:
-        started = self.clock()
-        self.turns.take()
-        lane.counts.turn_wait_ns += self.clock() - started
-        lane.counts.turns += 1
+    def _top_up(self) -> None:
+        """Asks for guesses until as many are under way as may be, or no slot is left for them."""
+        under_way = sum(1 for one in self._flights.values() if not one.ticket.request.is_exact)
+        places: list[Place] = []
+        requests: list[ReadRequest] = []
+        while self._backlog and under_way + len(places) < self.options.most_guesses:
+            key, confidence = self._backlog.popleft()
+            if key in self.cache:
+                continue
+            place = self.cache.predict(key)
+            if place is None:
+                self._backlog.clear()
+                break
+            places.append(place)
+            requests.append(
+                expert_request(
+                    self.experts_store, Asker(GUESSES, 0, Phase.PREFILL, key[0]), key[1],
+                    priority=Priority.NEAR, confidence=confidence,
+                )
+            )  # fmt: skip
+        if not places:
+            return
+        self.counts.guessed_bytes += sum(one.size_bytes for one in requests)
+        for place, ticket in zip(places, self.reader.submit(requests), strict=True):
+            self._flights[place.key] = Flight(place, ticket)
+
+    def _has_landed(self, flight: Flight) -> bool:
+        return flight.ticket.state not in {State.QUEUED, State.READING} and not self._is_leased(flight.place)
+
+    def _move_guesses(self) -> None:
+        """Moves guesses while lanes evaluate or wait; what a lane holds is left to the lane."""
+
+        def has_work() -> bool:
+            return self._is_closing or any(self._has_landed(one) for one in list(self._flights.values()))
+
+        while True:
+            self.bell.until(has_work)
+            with self._guard:
+                if self._is_closing:
+                    return
+                self.drain(self._main)
 
     def _value(self, key: Key) -> float:
         """Returns the wait that one use of a record of this layer avoids by byte, as measured so far."""

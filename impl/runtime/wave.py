@@ -18,6 +18,7 @@ from assay.impl.model.experts import Gated
 from assay.impl.runtime.cache import Lease
 from assay.impl.runtime.lanes import Lane
 from assay.impl.runtime.policies import Key
+from assay.impl.runtime.prefill import Mode, choose
 from assay.impl.runtime.streaming import Stream
 
 Tiles = NDArray[np.int32]
@@ -69,8 +70,9 @@ class StreamedExperts:
         """
         stream, lane = self._stream, self._stream.lane
         hint = lane.hints.pop(self._layer + 1, None)
-        mx.eval(ids, *([] if hint is None else [hint]))
+        stream.evaluate([ids] if hint is None else [ids, hint])
         stream.settle(lane)  # what the layer before it read has been evaluated on the way to these ids
+        stream.forget_guesses()
         stream.drain(lane)
         owners = np.asarray(ids).astype(np.int32)
         tiles = {
@@ -84,9 +86,11 @@ class StreamedExperts:
             batch = self._batch(todo)
             lease = stream.lease(lane, self._layer, batch)
             lane.lease = lease
-            if hint is not None:
-                self._guess(lane, hint)
-                hint = None
+            ahead = [expert for expert in todo if expert not in set(batch)]
+            if ahead and stream.options.has_guesses:
+                stream.guess(self._layer, self._batch(ahead), 1.0)
+            elif hint is not None:
+                self._look_ahead(lane, np.asarray(hint))
             wave = _Wave(x, tiles, lease, gated, list(lease.places))
             given_up = self._run(lane, wave)
             pieces += wave.pieces
@@ -102,16 +106,26 @@ class StreamedExperts:
     def _batch(self, todo: Sequence[int]) -> list[int]:
         """Returns the experts that are leased together: those that are there first, then in the order of the store."""
         cache = self._stream.cache
-        most = max(self._stream.geometry.experts_used, cache.capacity // self._stream.lanes)
+        used, most = self._stream.geometry.experts_used, cache.capacity // self._stream.lanes
+        if len(todo) > most:  # half computes, half is read ahead
+            most //= 2
+        most = max(used, most)
         ranked = sorted(todo, key=lambda expert: ((self._layer, expert) not in cache, expert))
         return ranked[: min(most, MOST_AT_ONCE)]
 
-    def _guess(self, lane: Lane, hint: mx.array) -> None:
-        stream = self._stream
-        ids = np.asarray(hint)
+    def _look_ahead(self, lane: Lane, ids: NDArray[np.int32]) -> None:
+        """Asks early for the next layer: for what its router will probably say, or for all of it where that is sooner."""
+        stream, layer = self._stream, self._layer + 1
         guessed, counts = np.unique(ids, return_counts=True)
+        lacks = [expert for expert in range(stream.geometry.experts) if (layer, expert) not in stream.cache]
+        needed = len(set(guessed.tolist()) & set(lacks))
+        mode = choose(needed, len(lacks), lane.phase_tokens, stream.options.rates)
+        stream.counts.modes[mode] = stream.counts.modes.get(mode, 0) + 1
+        if mode is Mode.MACRO:
+            stream.guess(layer, lacks, needed / len(lacks))
+            return
         ranked = [int(guessed[place]) for place in np.argsort(-counts, kind="stable")]
-        stream.guess(lane, self._layer + 1, ranked, 0.5)
+        stream.guess(layer, ranked, 0.5)
 
     def _run(self, lane: Lane, wave: _Wave) -> list[Key]:
         """Computes every record of a lease; returns those that another lane's failed read took away."""
@@ -127,7 +141,7 @@ class StreamedExperts:
             if self._compute(wave) or not wave.waiting:
                 continue
             made = [piece for _, piece in wave.pieces] + list(wave.inner.values())
-            mx.eval(made)  # what can be computed is, before anything is called a wait
+            stream.evaluate(made)  # what can be computed is, before anything is called a wait
             keys = tuple(wave.waiting)
             if not stream.has_news(keys):
                 waited = stream.pause(lane, partial(stream.has_news, keys))

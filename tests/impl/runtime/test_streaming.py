@@ -298,7 +298,7 @@ def test_what_was_computed_from_a_guess_that_was_dropped_is_computed_again(held:
     from assay.impl.runtime.wave import StreamedExperts
 
     stream, reader = held
-    stream.guess(stream.lane, 2, [5], 0.5)
+    stream.guess(2, [5], 0.5)
     reader.spoilt.add(0)
     guess = reader.tickets[0]
     guess.arrived_parts = 1
