@@ -119,7 +119,14 @@ FUNCTIONS: Final = {
 }
 """`module.function` -> why none of its mutants is asked for."""
 
-SINGLE: Final[dict[str, str]] = {}
+SINGLE: Final[dict[str, str]] = {
+    "chat.literals_of:20d818ee362ce126": "a missing text is refused by its length, and no pinned text has four bytes",
+    "chat.render:a798e6c3837e5e4d": "the last query is a user's turn, so that no assistant's turn has its index",
+    "fixture.FixtureWeights.ple_rows:874103c06609610f": "NumPy reads any negative extent as the one to work out",
+    "tokenizer.Oracle.encode_trusted:280d8ed6474f7224": "at the end of the text no spelling begins, and the loop ends",
+    "tokenizer._whitespace:477c78096c11d576": "any number below 0 says that there is no line end",
+    "tokenizer._alphabet:0033977b463f1af9": "a byte is at most 255",
+}
 """`module.function:digest of the diff` -> why this one mutant changes nothing that matters."""
 
 

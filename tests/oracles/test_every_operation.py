@@ -1,6 +1,7 @@
 """What holds for every operation: its refusals name the argument, its results have the working type."""
 
 import inspect
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -156,3 +157,29 @@ def test_an_argument_of_another_operation_is_refused_and_a_required_one_is_asked
         assert called(rest) == ("oracle.argument.missing", first_required)
     if not operation.has_dtype:
         assert called({**operation.example, "dtype": "float32"}) == ("oracle.argument.unknown", "dtype")
+
+
+def called_wrongly(name: str, **changes: Any) -> tuple[str, str]:
+    """Code and place of the refusal of the example with changed plain values, as the command line gives them."""
+    with pytest.raises(ContractError) as caught:
+        PLAIN[name].call({**PLAIN[name].example, **changes})
+    return caught.value.finding.code, caught.value.finding.where
+
+
+def test_plain_values_are_refused_by_the_element() -> None:
+    assert called_wrongly("ple.rows", tokens=[5, "x"]) == ("oracle.argument.type", "tokens[1]")
+    assert called_wrongly("qsa.attend", tokens=[[0], [1, None]]) == ("oracle.argument.type", "tokens[1][1]")
+    assert called_wrongly("qsa.scores", q=[[1.0, "x"]]) == ("oracle.argument.type", "q[0][1]")
+
+
+def test_a_printed_result_that_is_not_finite_is_named() -> None:
+    assert called_wrongly("norm.rms", x=[1.0, 0.0], weight=[3e38, 0.0]) == ("oracle.result.finite", "y")
+
+
+def test_the_working_type_is_asked_for_by_name() -> None:
+    """1 / sqrt(12.5 + 1e-6) times 3: the next digits tell which type it was computed in."""
+    half, double = (PLAIN["norm.rms"].call({**PLAIN["norm.rms"].example, "dtype": one})["y"][0]
+                    for one in ("float32", "float64"))  # fmt: skip
+    assert double == pytest.approx(3 / math.sqrt(12.500001), rel=1e-15)
+    assert half != double
+    assert half == float(np.float32(half))

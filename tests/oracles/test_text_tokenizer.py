@@ -151,6 +151,8 @@ def test_the_byte_alphabet_leaves_visible_latin_as_it_is() -> None:
         ("'v\u017f", ["'v\u017f"]),
         ("!?\n\n\nx", ["!?\n\n\n", "x"]),
         ("!?.;x", ["!?.;", "x"]),
+        ("!?.x", ["!?.", "x"]),
+        (" ?x", [" ?", "x"]),
         ("   x", ["  ", " x"]),
         ("\n", ["\n"]),
         ("a\nb", ["a", "\n", "b"]),
