@@ -123,6 +123,8 @@ SINGLE: Final[dict[str, str]] = {
     "chat.literals_of:20d818ee362ce126": "a missing text is refused by its length, and no pinned text has four bytes",
     "chat.render:a798e6c3837e5e4d": "the last query is a user's turn, so that no assistant's turn has its index",
     "fixture.FixtureWeights.ple_rows:874103c06609610f": "NumPy reads any negative extent as the one to work out",
+    "geometry._require_agreement:5b9acf6aaf98c247": "it is the words of a refusal",
+    "ple._is_prime:c059ab8790a5a58e": "one more divisor, below the number itself, divides no prime",
     "tokenizer.Oracle.encode_trusted:280d8ed6474f7224": "at the end of the text no spelling begins, and the loop ends",
     "tokenizer._whitespace:477c78096c11d576": "any number below 0 says that there is no line end",
     "tokenizer._alphabet:0033977b463f1af9": "a byte is at most 255",

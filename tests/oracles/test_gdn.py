@@ -155,6 +155,7 @@ def test_slot_zero_is_a_slot_and_padding_writes_nowhere() -> None:
 def test_a_filler_that_is_a_slot_is_refused() -> None:
     """A15: 0 as both slot and mark is the fault."""
     assert_refused("oracle.argument.domain", "filler", lambda: write_slots([[0.0]], [0], [[1.0]], filler=0))
+    assert_refused("oracle.argument.type", "filler", lambda: write_slots([[0.0]], [0], [[1.0]], filler="x"))
     bank = [[0.0], [1.0], [2.0]]
     assert_refused("oracle.argument.domain", "filler", lambda: write_slots(bank, [2], [[9.0]], filler=2))
     assert write_slots(bank, [3, 2], [[8.0], [9.0]], filler=3).tolist() == [[0.0], [1.0], [9.0]]

@@ -395,3 +395,21 @@ def test_an_anchor_whose_tokens_leave_the_positions_is_refused() -> None:
             "first_position",
             lambda at=anchor: rule_model(FIXTURE_CONFIG, [2], first_position=at),
         )
+
+
+@pytest.mark.parametrize(
+    ("positions", "code"),
+    [
+        ([[-1], [0], [0]], "domain"),
+        ([[0], [0], [-1]], "domain"),
+        ([[0.0], [0.0], [0.0]], "shape"),
+        ([[0], [0]], "shape"),
+        ([[0, 1]] * 3, "shape"),
+    ],
+)
+def test_rotary_positions_of_a_run_are_refused_by_name(positions: Any, code: str) -> None:
+    assert_refused(f"oracle.argument.{code}", "positions", lambda: oracle().run([2], positions=positions))
+
+
+def test_rotary_positions_of_no_tokens_are_none() -> None:
+    assert oracle().run([], positions=np.zeros((3, 0), np.int64)).logits.shape[0] == 0
