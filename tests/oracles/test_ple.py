@@ -265,6 +265,20 @@ def test_controls_take_zeros_and_refuse_by_name() -> None:
     assert_refused("oracle.argument.shape", "window", lambda: ple.wrapped([1], [1, 1], 1))
     assert_refused("oracle.argument.domain", "prime", lambda: ple.wrapped([1], [1], 0))
     assert_refused("oracle.argument.domain", "window[0]", lambda: ple.wrapped([2**64], [1], 1))
+    assert_refused("oracle.argument.domain", "multipliers[1]", lambda: ple.wrapped([1, 1], [1, 2**64], 1))
+
+
+def test_every_product_of_a_window_is_wrapped_and_joins_the_others() -> None:
+    """By hand: 3 * 5 = 15 and 2^40 * 2^30 = 2^70, which is 0 modulo 2^64."""
+    control = ple.wrapped([3, 2**40], [5, 2**30], 101)
+    assert (control.exact, control.unsigned, control.signed, control.float64) == (
+        2**70 + 15,
+        15,
+        15,
+        2**70 + 15,
+    )
+    assert ple.wrapped([2**40, 3], [2**30, 5], 101) == control
+    assert ple.wrapped([1], [2**64 - 1], 7).signed == -1
 
 
 def test_a_single_stream_can_be_injected_into() -> None:

@@ -152,6 +152,7 @@ def test_the_byte_alphabet_leaves_visible_latin_as_it_is() -> None:
         ("!?\n\n\nx", ["!?\n\n\n", "x"]),
         ("!?.;x", ["!?.;", "x"]),
         ("!?.x", ["!?.", "x"]),
+        ("'r\u017fx", ["'r\u017fx"]),
         (" ?x", [" ?", "x"]),
         ("   x", ["  ", " x"]),
         ("\n", ["\n"]),
