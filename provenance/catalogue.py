@@ -81,6 +81,7 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.provenance.gates.checkpoint",
     "assay.provenance.gates.execution",
     "assay.provenance.gates.run",
+    "assay.provenance.gates.runtime",
     "assay.provenance.gates.selfcheck",
     "assay.provenance.gates.stores",
     "assay.provenance.gates.text",

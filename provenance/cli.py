@@ -24,6 +24,7 @@ COMMANDS: Final[dict[str, str]] = {
     "diff": "find the first place where two captures differ",
     "oracle": "say what the numbers must be: one operation, JSON in, JSON out",
     "generate": "run the MLX model: tokens from ids or from a chat prompt, through the private seam",
+    "trace": "sum up, compare and draw traces of streaming runs",
     "bench": "measure speed against the machine's limits and against peers, as ratios of one run",
     "explain": "say what a clause or error code means, where it comes from, how to fix it",
     "schema": "print the JSON Schema of a contract or document",

@@ -126,6 +126,23 @@ COMPONENTS: Final[tuple[Component, ...]] = (
         },
     ),
     Component(
+        id="runtime.streaming",
+        title="SSD streaming",
+        boundary="No speed is claimed, and nothing of macOS, the real weights or a real 180 GB artifact.",
+        modules=(
+            "assay.impl.runtime",
+            "assay.mutations.scheduler_battery",
+            "assay.mutations.scheduler_model",
+            "assay.mutations.scheduler_search",
+            "assay.mutations.trace",
+        ),
+        contract=(),
+        claims={
+            _STRUCTURE: "Every order of steps in four small worlds keeps the scheduler's rules, and every listed lie of a trace is refused.",
+            _BUILT: "Under injected faults small stores are read exactly or refused aloud, and each run leaves a valid trace.",
+        },
+    ),
+    Component(
         id="stores.gguf",
         title="GGUF v3",
         boundary="Structure only: nothing is said of the model that a file holds.",

@@ -17,6 +17,7 @@ from markupsafe import Markup
 from assay.provenance.evidence.durable import write_durably
 from assay.reports.junit import junit_of, junit_of_comparison
 from assay.reports.text import clean, html, markdown, markdown_code
+from assay.reports.timeline import STYLE, timeline_svg
 from assay.reports.view import OUTCOME_WORDS, view_of
 from assay.spec.documents.base import Document
 from assay.spec.documents.mutation_run import AreaCounts
@@ -108,8 +109,13 @@ def _environment() -> jinja2.Environment:
         "mdcode": markdown_code,
         "seconds": _seconds,
         "share_bar": _share_bar,
+        "timeline_svg": timeline_svg,
     }
-    environment.globals |= {"outcome_words": OUTCOME_WORDS, "icon_states": _STATES}
+    environment.globals |= {
+        "outcome_words": OUTCOME_WORDS,
+        "icon_states": _STATES,
+        "timeline_style": STYLE,
+    }
     return environment
 
 

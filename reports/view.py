@@ -3,6 +3,7 @@
 Everything that could grow without bound is cut here, and each cut knows how much it left out.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from assay.reports.batteries import BatteryView, batteries_of, mutation_run_of
 from assay.reports.ladder import LadderView, ladder_of
 from assay.reports.text import anchor, plural
 from assay.spec.documents.base import FindingRecord
-from assay.spec.documents.measurements import BATTERY, LADDER
+from assay.spec.documents.measurements import BATTERY, LADDER, TIMELINE, TimelineMeasurement
 from assay.spec.documents.run import GateRecord, LabelRecord, Run
 from assay.spec.errors import most_telling
 from assay.spec.verdicts import LADDER as LABELS
@@ -77,6 +78,7 @@ class GateView:
     values: Sequence[tuple[str, str]]
     hidden_values: int
     batteries: Sequence[BatteryView]
+    timeline: TimelineMeasurement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +166,17 @@ def _gates(run: Run, names: "_Anchors") -> list[GateView]:
                 values=values[:VALUES_PER_GATE],
                 hidden_values=max(0, len(values) - VALUES_PER_GATE),
                 batteries=batteries_of(gate, name),
+                timeline=_timeline_of(gate),
             )
         )
     return views
+
+
+def _timeline_of(gate: GateRecord) -> TimelineMeasurement | None:
+    try:
+        return TimelineMeasurement.model_validate_json(json.dumps(gate.measurements.get(TIMELINE)))
+    except ValueError:  # none, or another version's: then it is not drawn
+        return None
 
 
 def _rank(gate: GateRecord) -> int:
@@ -184,7 +194,7 @@ def flat_values(measurements: dict[str, Any], prefix: str = "") -> list[tuple[st
     """Measurements as name and text, nested names joined by dots; batteries and ladders are shown elsewhere."""
     found: list[tuple[str, str]] = []
     for name, value in measurements.items():
-        if not prefix and name in {BATTERY, LADDER}:
+        if not prefix and name in {BATTERY, LADDER, TIMELINE}:
             continue
         if isinstance(value, dict) and value:
             found += flat_values(value, f"{prefix}{name}.")

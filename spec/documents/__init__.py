@@ -23,6 +23,8 @@ DOCUMENTS: Final[dict[str, tuple[str, str]]] = {
     "assay.build/1": ("assay.spec.documents.build", "Build"),
     "assay.conversion/1": ("assay.spec.documents.build", "Conversion"),
     "assay.device-probe/1": ("assay.spec.documents.device_probe", "DeviceProbe"),
+    "assay.trace-summary/1": ("assay.spec.documents.trace_summary", "TraceSummary"),
+    "assay.trace-comparison/1": ("assay.spec.documents.trace_summary", "TraceComparison"),
     "assay.trace/1": ("assay.spec.documents.trace", "TraceLine"),
     "assay.bench/1": ("assay.spec.documents.bench", "Bench"),
 }
