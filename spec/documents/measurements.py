@@ -4,9 +4,9 @@ A gate that runs a battery puts a whole `assay.mutation-run/1` document under `B
 captures puts a `LadderMeasurement` under `LADDER`. A gate that streams puts a `TimelineMeasurement` under `TIMELINE`.
 """
 
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from assay.spec.documents.base import Document
 
@@ -58,3 +58,10 @@ class TimelineMeasurement(Document):
     end: int = Field(ge=0)
     rows: list[TimelineRow]
     omitted: int = Field(ge=0)
+
+    @model_validator(mode="after")
+    def _lasts(self) -> Self:
+        """Refuses a timeline of no time: it can't be drawn to scale."""
+        if self.end <= self.start:
+            raise ValueError("a timeline ends after it starts")
+        return self
