@@ -79,7 +79,7 @@ def read_geometry(config: Mapping[str, Any]) -> Geometry:
         got = f"{len(kinds)} layers" if isinstance(kinds, list) else "nothing" if kinds is None else kinds
         raise _error("layer_types", f"{sizes['num_hidden_layers']} layers", got)
     for number, kind in enumerate(kinds):
-        if kind != LINEAR_NAME and kind not in FULL_NAMES:
+        if not isinstance(kind, str) or (kind != LINEAR_NAME and kind not in FULL_NAMES):
             raise _error(
                 f"layer_types[{number}]", f"{LINEAR_NAME} or {' or '.join(sorted(FULL_NAMES))}", kind
             )

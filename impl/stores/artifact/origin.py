@@ -177,7 +177,7 @@ def dry_run(folder: Path, *, contract: Contract | None = None, is_private: bool 
 def _of_another_family(config: Mapping[str, Any]) -> list[Finding]:
     """Says that a configuration is of another family, if it is; a text-only one of this family is not."""
     public = load_profile(PUBLIC)
-    if config.get("model_type") in {public.identity.model_type, public.identity.text_model_type}:
+    if config.get("model_type") in (public.identity.model_type, public.identity.text_model_type):
         return []
     return judge_family(dict(config), public)
 

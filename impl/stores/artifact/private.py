@@ -317,9 +317,9 @@ def _number(gguf: Gguf, key: str, kind: ValueType) -> int:
 
 def _physical(found: dict[str, Any]) -> Physical:
     experts, rows = found.get("expertCodec"), found.get("rowCodec")
-    if experts not in EXPERT_CODECS:
+    if not isinstance(experts, str) or experts not in EXPERT_CODECS:
         raise _error(f"{PHYSICAL_JSON_KEY}: expertCodec", f"one of {', '.join(EXPERT_CODECS)}", experts)
-    if rows not in ROW_CODECS:
+    if not isinstance(rows, str) or rows not in ROW_CODECS:
         raise _error(f"{PHYSICAL_JSON_KEY}: rowCodec", f"one of {', '.join(ROW_CODECS)}", rows)
     numbers = [found.get("rowsPerPage"), found.get("pageAlignment")]
     if set(found) != {"expertCodec", "rowCodec", "rowsPerPage", "pageAlignment"} or not all(

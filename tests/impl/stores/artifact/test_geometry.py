@@ -61,9 +61,12 @@ def test_biases_of_full_attention_are_stored_when_the_configuration_has_them() -
         ("vocab_size", 1 << 40, "text_config.vocab_size"),
         ("layer_types", ["linear_attention"], "text_config.layer_types"),
         ("layer_types", ["mamba"] * 4, "text_config.layer_types[0]"),
+        ("layer_types", ["linear_attention", [], {}, None], "text_config.layer_types[1]"),
+        ("layer_types", None, "text_config.layer_types"),
         ("ple_layer_ids", [2, 4], "text_config.ple_layer_ids"),
         ("ple_layer_ids", [9], "text_config.ple_layer_ids[0]"),
         ("seed", -1, "text_config.seed"),
+        ("seed", 1 << 32, "text_config.seed"),
     ],
 )
 def test_a_configuration_that_gives_no_geometry_is_refused_by_key(key: str, value: Any, where: str) -> None:

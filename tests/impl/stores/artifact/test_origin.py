@@ -243,3 +243,22 @@ def test_an_absent_shard_stops_a_build_and_a_dry_run_alike(tmp_path: Path) -> No
     assert [(one.code, one.where) for one in caught.value.findings] == [
         ("files.missing", "model-00002-of-00002.safetensors")
     ]
+
+
+@pytest.mark.parametrize(
+    ("model_type", "codes"),
+    [("llama", ["config.family", "config.family", "private.geometry"]), ("qwen4_exp_text", ["private.geometry"]),
+     ([], ["config.family", "config.family", "private.geometry"])],
+    ids=str,
+)  # fmt: skip
+def test_only_a_configuration_of_another_family_is_said_to_be_one(
+    model_type: Any, codes: list[str], tmp_path: Path
+) -> None:
+    folder = write_small(tmp_path / "small")
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": model_type, "hc_count": 0}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(BuildRefusedError) as caught:
+        dry_run(folder)
+    assert [one.code for one in caught.value.findings] == codes
+    assert caught.value.findings[-1].where == "text_config.hc_count"
