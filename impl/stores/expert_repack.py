@@ -13,6 +13,9 @@ from typing import Final, NoReturn
 from assay.impl.stores.blocks import CONVERTER
 from assay.impl.stores.expert_families import DEEPSEEK4, GLM_DSA, QWEN35_MOE, ExpertFamily
 from assay.impl.stores.expert_layout import (
+    MAX_EXPERTS,
+    MAX_LAYER_ID,
+    MAX_LAYERS,
     ROLES,
     Layer,
     LayerShape,
@@ -49,7 +52,9 @@ ARCHITECTURE: Final = _clause(
     "another model",
 )
 METADATA: Final = _clause(
-    "metadata", "Block and expert counts are stated as UINT32 and not zero.", "a file without them"
+    "metadata",
+    "Block and expert counts are stated as UINT32, are not zero, and fit a store.",
+    "a file without them",
 )
 ROUTED: Final = _clause(
     "routed", "Each expert layer has gate, up and down of rank 3, and no other layer has one.",
@@ -246,7 +251,13 @@ def _arrangement(gguf: Gguf) -> tuple[ExpertFamily, int, int, range]:
     blocks = _number(gguf, f"{name}.block_count")
     if not first < blocks or extra >= blocks:
         _fail(METADATA, f"{name}.block_count", f"more than {max(first, extra)}", blocks)
+    # Bounded before they size anything: a header may state four billion layers.
+    if blocks > MAX_LAYER_ID + 1 or blocks - first > MAX_LAYERS:
+        most = min(MAX_LAYER_ID + 1, first + MAX_LAYERS)
+        _fail(METADATA, f"{name}.block_count", f"at most {most}, the layers of a store", blocks)
     experts, used = _number(gguf, f"{name}.expert_count"), _number(gguf, f"{name}.expert_used_count")
+    if experts > MAX_EXPERTS:
+        _fail(METADATA, f"{name}.expert_count", f"at most {MAX_EXPERTS}, the experts of a layer", experts)
     return family, experts, used, range(first, blocks)
 
 

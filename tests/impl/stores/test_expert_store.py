@@ -561,7 +561,11 @@ def source_with(
     ("changes", "routed", "code", "where"),
     [
         ({"block_count": None}, None, "repack.metadata", "deepseek4.block_count"),
+        ({"block_count": (1 << 32) - 1}, None, "repack.metadata", "deepseek4.block_count"),
+        ({"block_count": 80}, None, "repack.metadata", "deepseek4.block_count"),
+        ({"block_count": 79}, None, "repack.routed", "blk.1.ffn_gate_exps.weight"),
         ({"expert_count": 0}, None, "repack.metadata", "deepseek4.expert_count"),
+        ({"expert_count": 513}, None, "repack.metadata", "deepseek4.expert_count"),
         (
             {"expert_used_count": scalar(ValueType.UINT64, 1)},
             None,
