@@ -1,13 +1,17 @@
 """ExpertMajor v2: published files of families 1 to 3, family 4 at its exact geometry, records, refusals."""
 
+import contextlib
 import hashlib
 import os
+import shutil
 import struct
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from assay.impl.stores.blocks import AFFINE4, AFFINE4_WIDE, BF16, F32, GGML
 from assay.impl.stores.expert_families import (
@@ -664,3 +668,29 @@ def test_a_routed_type_that_the_family_does_not_admit_is_not_repacked(tmp_path: 
         "codec.type.known",
         "blk.0.ffn_gate_exps.weight",
     )
+
+
+@given(
+    places=st.lists(st.tuples(st.integers(8, 900), st.integers(0, 255)), min_size=1, max_size=3),
+    number=st.sampled_from([None, 0, 80, 513, (1 << 32) - 1]),
+    key=st.sampled_from(["block_count", "expert_count", "expert_used_count", "leading_dense_block_count"]),
+)
+@settings(max_examples=60)
+def test_a_damaged_directory_is_refused_or_repacked_and_nothing_else(
+    places: list[tuple[int, int]], number: int | None, key: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Each ends: a stated count that is too large is refused before anything is as large as it."""
+    folder = tmp_path_factory.mktemp("damaged")
+    canonical_gguf(folder / "source.gguf", "glm-dsa")
+    data = bytearray((folder / "source.gguf").read_bytes())
+    if number is None:
+        for offset, value in places:
+            data[offset] = value
+    else:
+        stated = data.index(f"glm-dsa.{key}".encode()) + len(f"glm-dsa.{key}") + 4
+        data[stated : stated + 4] = number.to_bytes(4, "little")
+    (folder / "source.gguf").write_bytes(data)
+    with contextlib.suppress(AssayError):
+        repack(folder / "source.gguf", folder / "native.gguf")
+    assert {path.name for path in folder.iterdir()} <= {"source.gguf", "native.gguf"}
+    shutil.rmtree(folder)
