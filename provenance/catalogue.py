@@ -84,6 +84,7 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.provenance.gates.runtime",
     "assay.provenance.gates.selfcheck",
     "assay.provenance.gates.stores",
+    "assay.provenance.gates.stream_clauses",
     "assay.provenance.gates.text",
     "assay.provenance.records",
     "assay.provenance.runs",

@@ -131,6 +131,7 @@ COMPONENTS: Final[tuple[Component, ...]] = (
         boundary="No speed is claimed, and nothing of macOS, the real weights or a real 180 GB artifact.",
         modules=(
             "assay.impl.runtime",
+            "assay.impl.model",
             "assay.mutations.scheduler_battery",
             "assay.mutations.scheduler_model",
             "assay.mutations.scheduler_search",
@@ -139,7 +140,7 @@ COMPONENTS: Final[tuple[Component, ...]] = (
         contract=(),
         claims={
             _STRUCTURE: "Every order of steps in four small worlds keeps the scheduler's rules, and every listed lie of a trace is refused.",
-            _BUILT: "Under injected faults small stores are read exactly or refused aloud, and each run leaves a valid trace.",
+            _BUILT: "Under injected faults small stores are read exactly or refused aloud, each run leaves a valid trace, and the miniature, streamed, gives the resident tokens and states.",
         },
     ),
     Component(

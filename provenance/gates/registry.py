@@ -247,6 +247,16 @@ GATES: Final[tuple[Gate, ...]] = (
         limit_s=300.0,
     ),
     Gate(
+        "runtime.stream-identity",
+        "Streamed from disk, the miniature gives the resident tokens and states under every cache, order and fault.",
+        ("runtime.streaming",),
+        Label.IMPLEMENTED,
+        "assay.provenance.gates.streaming:stream_identity",
+        needs=("mlx",),
+        packages=("mlx", "numpy"),
+        limit_s=900.0,
+    ),
+    Gate(
         "stores.golden",
         "Our writers reproduce every published store and file bit for bit.",
         ("stores.gguf", "stores.expert-major", "stores.ple-rows"),
