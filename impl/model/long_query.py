@@ -16,7 +16,7 @@ from assay.impl.model import columns, norms, qsa, rope
 from assay.impl.model.columns import Buffer, Column
 from assay.impl.model.geometry import Geometry
 from assay.impl.model.numerics import Numerics
-from assay.impl.model.qsa import Cache, Counters, QsaWeights, Watch
+from assay.impl.model.qsa import Cache, Counters, Fresh, QsaWeights, Watch
 
 _BLOCK: Final = 4096
 
@@ -30,6 +30,9 @@ class Asked:
         output: float32 [head * dim] before the output projection, gated.
         seconds: of one further, plain run.
         peak_bytes: most memory above what was held before.
+        published_bytes: rows that publishing the query wrote behind the history; nothing of the history is moved.
+        publish_seconds: how long that took.
+        history_bytes: rows of the history itself.
     """
 
     rows: list[int]
@@ -37,6 +40,9 @@ class Asked:
     counters: Counters
     seconds: float
     peak_bytes: int
+    published_bytes: int
+    publish_seconds: float
+    history_bytes: int
 
 
 class LongHistory:
@@ -61,10 +67,11 @@ class LongHistory:
         heads, before = (g.kv_heads, g.head_dim), visible - 1
         self._cache = Cache(
             _filled(values, before, heads), _filled(values, before, heads), _filled(values, before, (g.index_dim,)),
-            columns.empty((g.index_dim,), before // g.ratio),
+            columns.empty((g.index_dim,), visible // g.ratio),
         )  # fmt: skip
         self._pool(before // g.ratio)
         self._told: dict[str, mx.array] = {}
+        self._fresh = Fresh(*(mx.zeros((0, 1)) for _ in range(4)))
         self._pooled = mx.zeros((0, g.index_dim))
 
     def ask(self) -> Asked:
@@ -77,14 +84,12 @@ class LongHistory:
         held, started = mx.get_active_memory(), time.perf_counter()
         self._run(Watch(lambda *_: None, lambda _scores: None, Counters(), is_recording=False))
         seconds = time.perf_counter() - started
+        peak = mx.get_peak_memory() - held
         self._told = told
-        return Asked(
-            [int(one) for one in rows if one >= 0],
-            np.array(out)[0],
-            counters,
-            seconds,
-            mx.get_peak_memory() - held,
-        )
+        published, publishing = self._publish()
+        chosen = [int(one) for one in rows if one >= 0]
+        history = sum(one.rows.nbytes for one in self._columns())
+        return Asked(chosen, np.array(out)[0], counters, seconds, peak, published, publishing, history)
 
     def scores(self) -> NDArray[np.float64]:
         """Returns the scores of all complete groups in float64, from the query and keys of the last `ask`."""
@@ -115,14 +120,34 @@ class LongHistory:
             lines.append(mixed / (1 + np.exp(-fused[head, 1])))
         return np.concatenate(lines)
 
+    def _columns(self) -> tuple[Column, ...]:
+        cache = self._cache
+        return cache.keys, cache.values, cache.raw, cache.pooled
+
+    def _publish(self) -> tuple[int, float]:
+        """Appends the query's rows as a transaction does, in place, and takes them back; returns bytes and seconds."""
+        fresh = self._fresh
+        new = [np.asarray(one) for one in (fresh.keys, fresh.values, fresh.raw, fresh.pooled)]
+        started = time.perf_counter()
+        grown = [columns.appended(one, rows) for one, rows in zip(self._columns(), new, strict=True)]
+        seconds = time.perf_counter() - started
+        moved = sum(
+            one.rows.nbytes
+            for one, old in zip(grown, self._columns(), strict=True)
+            if one.buffer is not old.buffer
+        )
+        for column, attempt in zip(self._columns(), grown, strict=True):
+            columns.released(column, attempt)
+        return sum(rows.nbytes for rows in new) + moved, seconds
+
     def _run(self, watch: Watch) -> mx.array:
         g = self._g
         out, fresh = qsa.forward(
             self._x, self._weights, [self._cache], [_positions([self._visible - 1])], [self._starts()], g,
             Numerics(is_deterministic=True), watch,
         )  # fmt: skip
-        mx.eval(out, fresh[0].pooled)
-        self._pooled = fresh[0].pooled
+        mx.eval(out, fresh[0].keys, fresh[0].values, fresh[0].raw, fresh[0].pooled)
+        self._fresh, self._pooled = fresh[0], fresh[0].pooled
         return out
 
     def _starts(self) -> NDArray[np.int64]:
@@ -148,7 +173,7 @@ class LongHistory:
 
 
 def _filled(values: np.random.Generator, rows: int, shape: tuple[int, ...]) -> Column:
-    buffer = Buffer(max(rows, 1), shape)
+    buffer = Buffer(rows + 1, shape)  # the query's row goes behind them
     for start in range(0, rows, _BLOCK):
         stop = min(start + _BLOCK, rows)
         buffer.view[start:stop] = values.standard_normal((stop - start, *shape), dtype=np.float32)

@@ -3,9 +3,13 @@
 import importlib.util
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
+from typing import TYPE_CHECKING
 
 from assay.provenance.benchmarks.base import BenchContext, BenchmarkNotRunError, measurement
 from assay.spec.documents.bench import Measurement
+
+if TYPE_CHECKING:
+    from assay.impl.model.long_query import Asked
 
 VISIBLE = (65_537, 100_000, 262_144)
 
@@ -21,16 +25,24 @@ def run(context: BenchContext) -> list[Measurement]:
     found: list[Measurement] = []
     for visible in VISIBLE:
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-            seconds, peak, width, scored = pool.submit(_one, visible, context.seed).result()
+            asked = pool.submit(_one, visible, context.seed).result()
         told = (
-            f"24 heads of 256, index 4 x 128, {scored} groups scored, {width} rows gathered; reference BLAS"
+            f"24 heads of 256, index 4 x 128, {asked.counters.groups_scored} groups scored, "
+            f"{asked.counters.largest_width} rows gathered; reference BLAS"
         )
-        found.append(measurement(f"query.{visible}", seconds * 1000, "ms", told))
+        found.append(measurement(f"query.{visible}", asked.seconds * 1000, "ms", told))
+        found.append(
+            measurement(
+                f"flip.{visible}", asked.published_bytes, "bytes",
+                f"written behind the history when the query is published, in {asked.publish_seconds * 1e6:.0f} us",
+                reference=("the layer's history", asked.history_bytes), target=("ratio", "at-most", 1e-4),
+            )
+        )  # fmt: skip
         dense = visible * 2 * 256 * 4 * 2
         found.append(
             measurement(
                 f"memory.{visible}",
-                peak / (1 << 20),
+                asked.peak_bytes / (1 << 20),
                 "MiB",
                 f"peak above what was held; {told}",
                 reference=("reading every key and value once", dense / (1 << 20)),
@@ -40,7 +52,7 @@ def run(context: BenchContext) -> list[Measurement]:
     return found
 
 
-def _one(visible: int, seed: int) -> tuple[float, int, int, int]:
+def _one(visible: int, seed: int) -> "Asked":
     """Runs in a process of its own, so that memory is its own."""
     from assay.impl.model.geometry import read_geometry
     from assay.impl.model.long_query import LongHistory
@@ -51,5 +63,4 @@ def _one(visible: int, seed: int) -> tuple[float, int, int, int]:
         "indexer_head_dim": 128, "indexer_budget": 2048, "max_position_embeddings": 262144,
         "rope_parameters": {"rope_theta": 1e7, "partial_rotary_factor": 0.25, "mrope_section": [11, 11, 10]},
     }  # fmt: skip
-    asked = LongHistory(read_geometry({**MIDDLE, **published}), visible, seed).ask()
-    return asked.seconds, asked.peak_bytes, asked.counters.largest_width, asked.counters.groups_scored
+    return LongHistory(read_geometry({**MIDDLE, **published}), visible, seed).ask()

@@ -152,6 +152,27 @@ def test_workspace_grows_with_the_history_and_not_with_its_square() -> None:
     assert sizes[2] < 3 * sizes[0]
 
 
+@pytest.mark.parametrize("visible", [39, 40, 41, 4_097])
+def test_one_query_publishes_its_own_rows_and_moves_none(visible: int) -> None:
+    """The rows of one token behind the history: a key and a value a head, an index key, and a pooled one per fourth token."""
+    from assay.impl.model.long_query import LongHistory
+
+    g = made("small").geometry
+    history = LongHistory(g, visible, seed=visible)
+    for _ in range(2):  # what was measured is given back, so that it can be measured again
+        done = history.ask()
+        values = 2 * g.kv_heads * g.head_dim + g.index_dim * (2 if visible % g.ratio == 0 else 1)
+        assert done.published_bytes == 4 * values
+        assert done.history_bytes == 4 * (
+            (visible - 1) * (2 * g.kv_heads * g.head_dim + g.index_dim)
+            + (visible - 1) // g.ratio * g.index_dim
+        )
+        groups = history.scores()
+        ranked = np.argsort(-groups, kind="stable")[: min(g.budget_groups, visible // g.ratio)]
+        wanted = (np.sort(ranked)[:, None] * g.ratio + np.arange(g.ratio)).reshape(-1).tolist()
+        assert done.rows == [*wanted, *range(visible // g.ratio * g.ratio, visible)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("visible", [65_535, 65_536, 65_537, 100_000, 262_143, 262_144])
 def test_one_query_at_the_published_dimensions_selects_what_a_sort_selects(visible: int) -> None:
