@@ -4,6 +4,8 @@ import fcntl
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ClassVar
 
@@ -304,6 +306,8 @@ def test_a_faulty_link_is_told_from_one_that_took_effect(tmp_path: Path, kind: s
 
 KILLED = """
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from assay.mutations.store_faults import Fault, FaultySystem
 from assay.mutations.store_samples import SMALL_FAMILY, golden_ple, small_component, small_manifest
@@ -348,3 +352,75 @@ def test_a_kill_at_any_step_leaves_the_old_file_or_the_new_one(kind: str, tmp_pa
             contract.build(tmp_path / contract.name, FaultySystem())
             assert StoreObserver(tmp_path).names() == {contract.name}, (call, nth, fault)
             assert StoreObserver(tmp_path).data(contract.name) == right
+
+
+NEVER_REPLACED = """
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from assay.impl.stores.publication import publish
+from assay.mutations.store_faults import Fault, FaultySystem
+target, call, nth, fault = sys.argv[1:]
+publish(Path(target), 5, lambda draft: draft.write(0, b"whole"), lambda _: None,
+        FaultySystem(Fault(call, int(nth), fault)), replace=False)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("call", "fault", "is_there"),
+    [
+        ("link", "kill-before", False),
+        ("link", "kill-after", True),
+        ("unlink", "kill-before", True),
+        ("unlink", "kill-after", True),
+    ],
+)
+def test_a_kill_while_a_file_that_replaces_nothing_is_put_in_place(
+    call: str, fault: str, is_there: bool, tmp_path: Path
+) -> None:
+    """Between link and unlink the file has two names; the next publication takes the temporary one away."""
+    command = [sys.executable, "-c", NEVER_REPLACED, str(tmp_path / "x"), call, "0", fault]
+    done = subprocess.run(command, check=False, capture_output=True, env={**os.environ})
+    assert done.returncode == -9, done.stderr
+    seen = StoreObserver(tmp_path)
+    assert ("x" in seen.names()) is is_there
+    if is_there:
+        assert seen.data("x") == b"whole"
+    sweep(tmp_path / "x")
+    assert seen.names() == ({"x"} if is_there else set())
+    assert not is_there or seen.data("x") == b"whole"
+
+
+def test_writers_of_one_target_at_once_leave_one_whole_file_and_readers_never_see_less(
+    tmp_path: Path,
+) -> None:
+    target = tmp_path / "x"
+    size = 1 << 16
+    target.write_bytes(bytes([255]) * size)
+    is_done = threading.Event()
+    halves: list[set[int]] = []
+
+    def watch() -> None:
+        while not is_done.is_set():
+            data = target.read_bytes()
+            if len(data) != size or len(set(data)) != 1:
+                halves.append(set(data))
+
+    def write(number: int) -> None:
+        for turn in range(4):
+            mark = bytes([number * 4 + turn]) * size
+            publish(target, size, lambda draft, mark=mark: draft.write(0, mark), lambda _: None)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(write, range(4)))
+    finally:
+        is_done.set()
+        watcher.join()
+    assert halves == []
+    assert len(set(target.read_bytes())) == 1
+    assert StoreObserver(tmp_path).names() == {"x"}
