@@ -35,6 +35,7 @@ class JudgeOptions:
         checkpoint: directory that describes the real checkpoint, for kinds that need it; None when absent.
         jobs: workers for what can be done in parallel; at least 1.
         state: folder for the state of work that can be resumed, or None.
+        evidence: folder with what this machine kept of stores that it built or verified, or None.
         progress: given a title and a total, opens a progress display; what it opens is told each advance. None: no display.
     """
 
@@ -44,6 +45,7 @@ class JudgeOptions:
     checkpoint: Path | None = None
     jobs: int = 1
     state: Path | None = None
+    evidence: Path | None = None
     progress: Progress | None = None
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from pydantic import ValidationError
 
-from assay.impl.stores.expert_store import RecordDigests
+from assay.impl.stores.expert_store import ExpertStore, RecordDigests
 from assay.impl.stores.extents import (
     FILE_OPEN,
     SYSTEM,
@@ -20,7 +20,7 @@ from assay.impl.stores.publication import CREATE, PublicationError, publish
 from assay.spec.canonical import canonical_digest, canonical_json
 from assay.spec.clauses import Authority, declare
 from assay.spec.documents.record_digests import RecordDigestsDocument
-from assay.spec.errors import EvidenceError, Finding
+from assay.spec.errors import AssayError, EvidenceError, Finding
 
 ALTERED: Final = declare(
     "expert-store.record-digests.altered",
@@ -32,6 +32,8 @@ ALTERED: Final = declare(
 )
 
 _FOLDER: Final = "record-digests"
+_SHOWN: Final = 32
+"""Damaged records that are named; a disk that loses more has lost the store."""
 _MAX_BYTES: Final = 1 << 22
 
 
@@ -95,6 +97,34 @@ def load_digests(evidence: Path, payload_sha256: bytes, system: Filesystem = SYS
     if digests.payload_sha256 != payload_sha256:
         raise _altered(path.name, f"digests of {payload_sha256.hex()}", digests.payload_sha256.hex())
     return digests
+
+
+def damaged_records(store: ExpertStore, evidence: Path | None) -> list[Finding]:
+    """Names the records that differ from their kept digests, once the payload digest has said that something does.
+
+    Args:
+        store: read again, record by record.
+        evidence: where digests are kept; without a folder, or digests of this store, nothing is named.
+    """
+    if evidence is None:
+        return []
+    try:
+        kept = load_digests(evidence, store.manifest.header.payload_sha256)
+        if kept is None:
+            return []
+        verified = store.with_digests(kept)
+    except AssayError as error:
+        return [error.finding]
+    found: list[Finding] = []
+    for layer in store.manifest.layers:
+        for expert in range(layer.expert_count):
+            try:
+                verified.read_record(layer.layer_id, expert)
+            except AssayError as error:
+                found.append(error.finding)
+                if len(found) == _SHOWN:
+                    return found
+    return found
 
 
 def _parsed(data: bytes, where: str) -> RecordDigests:

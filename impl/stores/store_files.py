@@ -35,6 +35,7 @@ from assay.impl.stores.ple_rules import PAYLOAD_DIGEST as PLE_PAYLOAD
 from assay.impl.stores.ple_store import PleStore, judge_ple_store
 from assay.impl.stores.ple_tables import QWEN4EXP_ROWS
 from assay.impl.stores.publication import publish
+from assay.impl.stores.record_digests import damaged_records
 from assay.impl.stores.steps import increments
 from assay.impl.stores.strict_json import read_json_object
 from assay.spec.clauses import Authority, declare
@@ -93,10 +94,10 @@ def judge_expert_payload(
         judgement.judged(f"{prefix}payload", [_structural(EXPERT_PAYLOAD, EXPERT_STAGE)])
         return
     with _display(options, "payload", manifest.data_bytes) as advance:
-        found = ExpertStore(extent, manifest).verify_all(
-            max(2, options.jobs), increments(advance), derive=False
-        )
-    judgement.judged(f"{prefix}payload", found.findings)
+        store = ExpertStore(extent, manifest)
+        found = store.verify_all(max(2, options.jobs), increments(advance), derive=False)
+    records = damaged_records(store, options.evidence) if found.findings else []
+    judgement.judged(f"{prefix}payload", [*found.findings, *records])
     judgement.facts["payloadSha256"] = found.payload_sha256.hex()
 
 

@@ -56,6 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         is_fresh=arguments.fresh,
         jobs=arguments.jobs or os.cpu_count() or 1,
         state=arguments.out or evidence_directory() / "state",
+        evidence=evidence_directory(),
         progress=_byte_progress if not arguments.quiet and sys.stderr.isatty() else None,
     )
     shape = output_format(arguments)

@@ -1,6 +1,7 @@
 """`assay build`: each thing that it makes, each refusal, and that nothing but the option opens the seam."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -243,6 +244,38 @@ def test_a_file_that_is_no_gguf_is_named(
     (tmp_path / "odd.gguf").write_bytes(data)
     code, _, err = run(capsys, "odd.gguf", "-o", "x.gguf")
     assert (code, err.splitlines()[0]) == (1, f"assay: error: {said}")
+
+
+@pytest.mark.parametrize("arguments", [["--miniature", "--private"], ["d.gguf"]], ids=["artifact", "repack"])
+def test_a_damaged_record_is_named_where_the_digests_of_its_build_are_kept(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from assay.impl.stores.expert_layout import HEADER_BYTES, unpack_header
+    from assay.impl.stores.extents import StoreFile
+    from assay.impl.stores.gguf import read_gguf
+
+    canonical_gguf(tmp_path / "d.gguf", "deepseek4")
+    run(capsys, *arguments, "-o", "x.gguf")
+    with StoreFile.open(Path("x.gguf")) as file:
+        directory = read_gguf(file.extent())
+        tensor = directory.tensor("ds4.expert_major.v2")
+        assert tensor is not None
+        start = directory.data_start + tensor.offset
+        header = unpack_header(file.extent(start).read(0, HEADER_BYTES))
+    data = bytearray(Path("x.gguf").read_bytes())
+    data[start + header.data_offset] ^= 1  # the first byte of the first record
+    Path("x.gguf").write_bytes(data)
+    asked = ["validate", "x.gguf", "--payload", "--private", "--format", "json"]
+
+    def said() -> list[tuple[str, str]]:
+        assert main(asked) == 1
+        findings = json.loads(capsys.readouterr().out)["findings"]
+        return [(one["code"], one["where"]) for one in findings if one["code"].startswith("expert-store.")]
+
+    payload = ("expert-store.payload-digest", "payload_sha256")
+    assert said() == [payload, ("expert-store.record-digest", "layer 0 expert 0")]
+    shutil.rmtree(".assay")
+    assert said() == [payload]
 
 
 def test_a_native_file_is_not_repacked_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

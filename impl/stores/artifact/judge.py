@@ -118,13 +118,17 @@ def _judge_payload(
     opened = options.progress("payload", total) if options.progress is not None else nullcontext(_silent)
     with opened as advance:
         place = extent.part(gguf.data_start + experts.offset, experts.bytes or 0, EXPERT_TENSOR)
-        whole = ExpertStore(place, found.experts).verify_all(
-            max(2, options.jobs), increments(advance), derive=False
-        )
+        experts_store = ExpertStore(place, found.experts)
+        whole = experts_store.verify_all(max(2, options.jobs), increments(advance), derive=False)
         place = extent.part(gguf.data_start + rows.offset, rows.bytes or 0, PLE_TENSOR)
         store = PleStore.open(place, descriptor.rows, table_budget=0)
         pages = store.verify_all(max(2, options.jobs), increments(advance))
-    judgement.judged("payload", [*whole.findings, *pages.findings])
+    records: list[Finding] = []
+    if whole.findings:
+        from assay.impl.stores.record_digests import damaged_records
+
+        records = damaged_records(experts_store, options.evidence)
+    judgement.judged("payload", [*whole.findings, *records, *pages.findings])
     judgement.facts |= {
         "expertPayloadSha256": whole.payload_sha256.hex(),
         "plePayloadSha256": pages.payload_sha256.hex(),
