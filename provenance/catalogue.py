@@ -86,6 +86,7 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.provenance.gates.stores",
     "assay.provenance.gates.stream_clauses",
     "assay.provenance.gates.text",
+    "assay.provenance.commands.text",
     "assay.provenance.records",
     "assay.provenance.runs",
     "assay.spec.records",

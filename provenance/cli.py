@@ -23,6 +23,7 @@ COMMANDS: Final[dict[str, str]] = {
     "capture": "run the pinned upstream implementation on small cases and keep what it computed",
     "diff": "find the first place where two captures differ",
     "oracle": "say what the numbers must be: one operation, JSON in, JSON out",
+    "text": "render a conversation with the origin of every byte, encode, decode, read a model's turn",
     "generate": "run the MLX model: tokens from ids or from a chat prompt, through the private seam",
     "trace": "sum up, compare and draw traces of streaming runs",
     "bench": "measure speed against the machine's limits and against peers, as ratios of one run",

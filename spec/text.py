@@ -6,6 +6,7 @@ meaning, the control atoms, and the texts of the template that an oracle must fi
 Source: field notes AFN-005 to AFN-008; the published tokenizer files of the pinned revision.
 """
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Annotated, Final, Literal, get_args
 
@@ -158,6 +159,18 @@ def text_contract(profile: str) -> TextContract:
     )
 
 
+def contract_of_profile(profile_id: str) -> TextContract:
+    """Returns the text contract of a packaged profile by the id that its contract has."""
+    return next(one for one in map(text_contract, _PINS) if one.profile == profile_id)
+
+
+def contract_of_tokens(added: Iterable[AddedToken]) -> TextContract | None:
+    """Returns the text contract of the packaged profile that has these added tokens, None when none has."""
+    spelled = {(token.id, token.content) for token in added}
+    known = map(text_contract, _PINS)
+    return next((one for one in known if {(token.id, token.content) for token in one.added} == spelled), None)
+
+
 def _pinned(frozen: Contract) -> tuple[FilePin, ...]:
     published = frozen.source_pins.files if frozen.source_pins else {}
     names: tuple[FileName, ...] = get_args(FileName)
@@ -202,7 +215,7 @@ _PINS: Final[dict[str, _Pins]] = {
             ("vocab.json", 4_062, "542fdf6c69de9dca1ed8e160d50a6623c7b9d5d7a1fe8319a6669051156a9767"),
             ("merges.txt", 357, "9ebb0b556197b3864a3517eea367c48a19b66566eb8c9594f3a2ebfb6039c782"),
             ("tokenizer_config.json", 6_291, "bd8731844dac12c62260b650e208e5d8f4c4d9f6e6bc439fcb9f5d39229d0c22"),
-            ("chat_template.jinja", 3_922, "aba86b271094b52de45ad3cebbdc74babf0fc6769d0680f25b29b4035e9ffadb"),
+            ("chat_template.jinja", 3_952, "4d53f6e330bef88923bb088aa297e780ebbcbdf02e306306790c466df62e7948"),
         ),
         vocabulary_sha256="0b319387da7589bf8fde65461bed4678c3b50784ba470b182fffa66c00575bfd",
         merges_sha256="417abeba54859dc7f731fe5f04077a71cfdcce20d09c6f27ba404a01cb825f18",

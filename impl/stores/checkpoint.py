@@ -261,7 +261,9 @@ def _judge_tokenizer(judgement: Judgement, layout: Layout, contract: Contract) -
     gaps = [_unjudged("tokenizer", f"{name} is absent") for name in absent]
     if faults or gaps or contract.source_pins is not None:
         judgement.judged("tokenizer", faults, gaps)
-    judgement.not_checked.append("tokenizer behaviour: only declared ids and file digests are judged here")
+    judgement.not_checked.append(
+        "tokenizer behaviour: declared ids, file digests and the meaning of tokenizer.json are judged here"
+    )
 
 
 def _judge_payload(judgement: Judgement, layout: Layout, contract: Contract, options: JudgeOptions) -> None:

@@ -248,7 +248,9 @@ def _judge_tokenizer(judgement: Judgement, layout: Layout, contract: Contract) -
     faults, absent = judge_declared_ids(layout.folder, layout.names, contract)
     judgement.judged("tokenizer", faults, [_unjudged("tokenizer", f"no {name} is here") for name in absent])
     judge_carried_files(judgement, layout, contract)
-    judgement.not_checked.append("tokenizer behaviour: only declared ids and file digests are judged here")
+    judgement.not_checked.append(
+        "tokenizer behaviour: declared ids, file digests and the meaning of tokenizer.json are judged here"
+    )
 
 
 def _scale_block(layout: Layout) -> tuple[int, int] | None:

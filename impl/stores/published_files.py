@@ -18,6 +18,7 @@ from assay.spec.clauses import Authority, declare
 from assay.spec.contract import Contract
 from assay.spec.errors import AdmissionError, Finding
 from assay.spec.judgement import Judgement
+from assay.spec.text import contract_of_profile
 from assay.spec.verdicts import Verdict
 
 DIGEST: Final = declare(
@@ -35,6 +36,8 @@ RESAVED: Final = declare(
     fix="what it holds was judged only as far as other findings of its area say; compare it with the published file",
 )  # fmt: skip
 
+TOKENIZER_JSON: Final = "tokenizer.json"
+"""The one file that is judged by meaning when its bytes differ."""
 TOKENIZER_FILES: Final = frozenset(
     {"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "chat_template.jinja"}
 )
@@ -49,14 +52,46 @@ def judge_files(judgement: Judgement, layout: Layout, contract: Contract) -> Non
     pins = contract.source_pins
     if pins is None:
         judgement.not_checked.append("files: a private profile pins no file")
+        own = contract_of_profile(contract.identity.profile_id).pin(TOKENIZER_JSON)
+        if own is not None and TOKENIZER_JSON in layout.names:
+            differs = judge_file(layout, TOKENIZER_JSON, own.sha256, own.size_bytes)
+            if differs is not None:
+                _judge_meaning(judgement, layout, contract, differs)
         return
     faults: list[Finding] = []
     gaps: list[Finding] = []
     for name, pin in pins.files.items():
         finding = judge_file(layout, name, pin.sha256, pin.size_bytes)
-        if finding is not None:
+        if finding is not None and finding.code == DIGEST and name == TOKENIZER_JSON:
+            _judge_meaning(judgement, layout, contract, finding)
+        elif finding is not None:
             (gaps if finding.code == ABSENT_FILE else faults).append(finding)
     judgement.judged("files", faults, gaps)
+
+
+def _judge_meaning(judgement: Judgement, layout: Layout, contract: Contract, digest: Finding) -> None:
+    """Judges a tokenizer.json with other bytes by its meaning, as `--kind tokenizer` does.
+
+    Libraries write it anew all the time: when nothing in it differs, nothing wrong was found, and the published file
+    was not seen.
+    """
+    from assay.impl.text.facts import load_file, load_files
+    from assay.impl.text.identity import RESAVED as RESAVED_JSON
+    from assay.impl.text.identity import judge_meaning
+
+    try:
+        data = load_file(layout.folder / TOKENIZER_JSON)
+        files = load_files(layout.folder)
+    except AdmissionError as error:
+        judgement.judged("tokenizer", [error.finding])
+        return
+    faults, equal = judge_meaning(data, contract_of_profile(contract.identity.profile_id), files)
+    judgement.facts["tokenizer_json_equal"] = equal
+    gap = Finding.of(
+        RESAVED_JSON, "tokenizer", TOKENIZER_JSON, expected=digest.expected, got=digest.got,
+        hint="every fact that was compared is equal; take the published file to make this conclusive",
+    )  # fmt: skip
+    judgement.judged("tokenizer", faults, [] if faults else [gap])
 
 
 def mark_tokenizer(judgement: Judgement) -> None:
@@ -99,6 +134,8 @@ def judge_carried_files(judgement: Judgement, layout: Layout, contract: Contract
             same.append(name)
         elif finding.code == ABSENT_FILE:
             absent.append(name)
+        elif finding.code == DIGEST and name == TOKENIZER_JSON:
+            _judge_meaning(judgement, layout, contract, finding)
         elif finding.code == DIGEST:
             got = f"{finding.got}: only what other findings name was judged in it"
             judgement.judged(area, gaps=[Finding.of(RESAVED, area, name, expected=finding.expected, got=got)])

@@ -116,13 +116,7 @@ class ChatRenderer:
             AdmissionError: tokenizer.form, when it is absent, too large or not UTF-8.
             ContractError: chat.template.syntax.
         """
-        name = "chat_template.jinja"
-        try:
-            text = load_file(directory / name).decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise AdmissionError(finding(FORM, name, "UTF-8", str(error))) from None
-        # Line ends as a file that is read as text has them, which is how upstream reads it.
-        return cls(text.replace("\r\n", "\n").replace("\r", "\n"), contract)
+        return cls(read_template(directory / "chat_template.jinja"), contract)
 
     def render(
         self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any] | None = None
@@ -144,6 +138,20 @@ class ChatRenderer:
         with collector_paused():
             pieces = self._template.render({**chosen, "messages": kept}, vocabulary=self._vocabulary)
             return prompt_of(pieces, self._contract.control_atoms, self._spellings)
+
+
+def read_template(path: Path) -> str:
+    """Returns the text of a template file.
+
+    Raises:
+        AdmissionError: tokenizer.form, when it is absent, too large or not UTF-8.
+    """
+    try:
+        text = load_file(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise AdmissionError(finding(FORM, path.name, "UTF-8", str(error))) from None
+    # Line ends as a file that is read as text has them, which is how upstream reads it.
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def judge_request(messages: Any, options: Mapping[str, Any], contract: TextContract) -> list[Finding]:

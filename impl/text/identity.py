@@ -167,6 +167,23 @@ def judge_files(
     return out
 
 
+def judge_meaning(
+    data: bytes, contract: TextContract, files: Mapping[str, bytes]
+) -> tuple[list[Finding], list[str]]:
+    """Judges a `tokenizer.json` by what it means, whatever its bytes.
+
+    Args:
+        data: the file.
+        contract: the profile's.
+        files: other tokenizer files by name; the published ones among them help to say where something differs.
+
+    Returns:
+        What differs, and what is equal.
+    """
+    equal: list[str] = []
+    return _tokenizer_json(data, contract, files, equal), equal
+
+
 def compare_facts(facts: TokenizerFacts, contract: TextContract, equal: list[str]) -> list[Finding]:
     """Returns where the facts of a tokenizer differ from the contract; what is equal is added to `equal`."""
     name = facts.source

@@ -52,8 +52,8 @@ TEMPLATE: Final = r"""{%- macro said(content) -%}
         {%- endif -%}
     {%- endif -%}
 {%- endfor -%}
-{%- if enable_thinking is not defined or enable_thinking -%}
-    {%- set effort = reasoning_effort or 'xhigh' -%}
+{%- if enable_thinking is not defined or enable_thinking is true -%}
+    {%- set effort = reasoning_effort | default('xhigh') -%}
     {%- if effort == 'xhigh' -%}
         {%- set state.lead = 'Think for as long as the task deserves: list what you assume, test it, then answer.' -%}
     {%- elif effort == 'low' -%}
@@ -82,7 +82,7 @@ TEMPLATE: Final = r"""{%- macro said(content) -%}
         {{ '<|im_start|>user\n' ~ text ~ '<|im_end|>\n' }}
     {%- elif message.role == 'assistant' -%}
         {{ '<|im_start|>assistant\n' }}
-        {%- if preserve_thinking is not defined or preserve_thinking or loop.index0 > state.query -%}
+        {%- if preserve_thinking is not defined or preserve_thinking is true or loop.index0 > state.query -%}
             {{ '<think>\n' ~ (message.reasoning_content or '').strip() ~ '\n</think>\n\n' }}
         {%- endif -%}
         {{ text }}
@@ -101,7 +101,7 @@ TEMPLATE: Final = r"""{%- macro said(content) -%}
 {%- endfor -%}
 {%- if add_generation_prompt -%}
     {{ '<|im_start|>assistant\n<think>\n' }}
-    {{- '' if enable_thinking is not defined or enable_thinking else '\n</think>\n\n' }}
+    {{- '\n</think>\n\n' if enable_thinking is defined and enable_thinking is false else '' }}
 {%- endif -%}
 """
 

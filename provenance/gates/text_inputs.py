@@ -101,6 +101,9 @@ def _options(rng: random.Random, contract: TextContract) -> dict[str, Any]:
     for name in ("enable_thinking", "preserve_thinking", "add_generation_prompt"):
         if rng.random() < 0.5:
             options[name] = rng.random() < 0.5
+    for name in ("enable_thinking", "preserve_thinking"):
+        if rng.random() < 0.1:
+            options[name] = None  # neither absent, nor true, nor false
     if rng.random() < 0.5:
         options["reasoning_effort"] = rng.choice([*contract.efforts, "invalid"])
     if rng.random() < 0.4:

@@ -26,6 +26,10 @@ DOCUMENTS: Final[dict[str, tuple[str, str]]] = {
     "assay.trace-summary/1": ("assay.spec.documents.trace_summary", "TraceSummary"),
     "assay.trace-comparison/1": ("assay.spec.documents.trace_summary", "TraceComparison"),
     "assay.trace/1": ("assay.spec.documents.trace", "TraceLine"),
+    "assay.text-prompt/1": ("assay.spec.documents.text", "TextPrompt"),
+    "assay.text-ids/1": ("assay.spec.documents.text", "TextIds"),
+    "assay.text-decoded/1": ("assay.spec.documents.text", "TextDecoded"),
+    "assay.text-turn/1": ("assay.spec.documents.text", "TextTurn"),
     "assay.bench/1": ("assay.spec.documents.bench", "Bench"),
 }
 """Schema name -> (module, model); modules are imported only when a schema is asked for."""

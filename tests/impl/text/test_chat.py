@@ -245,6 +245,14 @@ def test_a_null_switch_opens_thinking_without_an_effort(published_renderer: Chat
     assert prompt.stream == b"<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<think>\n"
 
 
+def test_a_null_switch_reads_in_the_miniature_as_in_the_published_template(renderer: ChatRenderer) -> None:
+    prompt = renderer.render([USER], {"enable_thinking": None, "add_generation_prompt": True})
+    assert prompt.stream == b"<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<think>\n"
+    turns = [USER, {"role": "assistant", "content": "a", "reasoning_content": "R"}, USER]
+    prompt = renderer.render(turns, {"enable_thinking": False, "preserve_thinking": None})
+    assert b"<think>" not in prompt.stream
+
+
 def test_a_null_effort_is_no_effort_of_the_set(renderer: ChatRenderer) -> None:
     with pytest.raises(ContractError) as caught:
         renderer.render([USER], {"reasoning_effort": None})

@@ -10,6 +10,8 @@ import pytest
 from assay.impl.text.facts import MAX_FILE_BYTES
 from assay.impl.text.identity import judge_files, judge_tokenizer
 from assay.impl.text.miniature import tokenizer_files
+from assay.provenance.kinds import judge_path
+from assay.provenance.miniature import miniature_checkpoint
 from assay.spec.judgement import Judgement, JudgeOptions
 from assay.spec.text import OLDER_PATTERN, text_contract
 from assay.spec.verdicts import Verdict
@@ -226,3 +228,63 @@ def test_any_other_normaliser_is_named(normalizer: Any, got: str) -> None:
     assert [(one.code, one.where, one.got) for one in judgement.faults] == [
         ("tokenizer.normalizer", "tokenizer.json: normalizer", got)
     ]
+
+
+def _both(folder: Path, options: JudgeOptions) -> list[Judgement]:
+    """Judges a checkpoint directory as `assay validate` does by itself, and as `--kind tokenizer`."""
+    return [judge_path(folder, options), judge_path(folder, options, "tokenizer")]
+
+
+@pytest.fixture(scope="module")
+def checkpoint_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkpoint")
+    for path in miniature_checkpoint().iterdir():
+        if path.name != "tokenizer.json":
+            (folder / path.name).symlink_to(path.resolve())
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["checkpoint", "tokenizer"])
+def test_a_resaved_tokenizer_json_leaves_a_checkpoint_open_on_both_routes(
+    kind: str, checkpoint_dir: Path
+) -> None:
+    (checkpoint_dir / "tokenizer.json").write_bytes(resaved())
+    judgement = judge_path(checkpoint_dir, PRIVATE, kind)
+    assert judgement.faults == []
+    assert ("tokenizer.file.resaved", "tokenizer.json") in {(one.code, one.where) for one in judgement.gaps}
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("kind", ["checkpoint", "tokenizer"])
+def test_a_pattern_without_marks_rejects_a_checkpoint_by_name_on_both_routes(
+    kind: str, checkpoint_dir: Path
+) -> None:
+    change = _set("pre_tokenizer", "pretokenizers", 0, "pattern", "Regex", value=OLDER_PATTERN)
+    (checkpoint_dir / "tokenizer.json").write_bytes(resaved(change))
+    judgement = judge_path(checkpoint_dir, PRIVATE, kind)
+    assert [(one.code, one.where) for one in judgement.faults] == [
+        ("tokenizer.pattern", "tokenizer.json: pattern")
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.checkpoint
+def test_both_routes_agree_on_the_real_description(published_dir: Path, tmp_path: Path) -> None:
+    beside = published_dir.parent / "qwen3.5-family-tokenizer-87a7830d" / "tokenizer.json"
+    if not beside.is_file():
+        pytest.skip("the re-saved tokenizer.json is absent")
+    for path in published_dir.iterdir():
+        (tmp_path / path.name).symlink_to(path.resolve())
+    (tmp_path / "tokenizer.json").unlink(missing_ok=True)
+    data = beside.read_bytes()
+    (tmp_path / "tokenizer.json").write_bytes(data)
+    for judgement in _both(tmp_path, JudgeOptions()):
+        assert judgement.faults == []
+        assert ("tokenizer.file.resaved", "tokenizer.json") in {
+            (one.code, one.where) for one in judgement.gaps
+        }
+    (tmp_path / "tokenizer.json").write_bytes(data.replace(rb"\\p{M}", b""))
+    for judgement in _both(tmp_path, JudgeOptions()):
+        assert [(one.code, one.where) for one in judgement.faults] == [
+            ("tokenizer.pattern", "tokenizer.json: pattern")
+        ]

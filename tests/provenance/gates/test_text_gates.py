@@ -20,7 +20,8 @@ NONE = GateContext(checkpoint=None, out=Path())
 
 
 def test_the_miniature_twins_pass_without_the_published_files() -> None:
-    assert text.miniature_cases(NONE).outcome is Outcome.PASS
+    result = text.miniature_cases(NONE)
+    assert (result.outcome, result.measurements["decode_controls"]) == (Outcome.PASS, 6)
     assert text.mutations_killed(NONE).measurements == {"mutations": 53, "killed": 53}
 
 
@@ -57,6 +58,17 @@ def test_an_engine_without_marks_is_found_by_the_oracle() -> None:
         text._text_cases(dataclasses.replace(pipeline, tokenizer=wrong), findings, published=False)
     assert "text.oracle" in {one.code for one in findings}
     assert any(one.where.startswith("devanagari_combining") for one in findings)
+
+
+def test_a_decoder_that_skips_nothing_is_found_by_the_controls() -> None:
+    with text._miniature() as pipeline:
+        decode = pipeline.tokenizer.decode
+        pipeline.tokenizer.decode = lambda ids, *, skip_special=False: decode(ids)  # noqa: ARG005
+        findings: list = []
+        text._decode_controls(pipeline, findings, text._MINIATURE_CONTROLS)
+    assert [(one.code, one.where) for one in findings] == [
+        ("text.case", f"{name}: skipped") for name in ("first added", "last added", "mixed")
+    ]
 
 
 def test_a_template_with_another_trim_is_found_by_the_oracle() -> None:
