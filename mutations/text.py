@@ -107,7 +107,7 @@ _CONFIG: Final[tuple[tuple[str, str, Change, str, str], ...]] = (
     ("config-length", "other keys", _set("model_max_length", to=8192), identity.DIGEST, "tokenizer_config.json"),
 )  # fmt: skip
 _BYTE_EDITS: Final[tuple[tuple[str, str, bytes, bytes, str], ...]] = (
-    ("template-effort", "chat_template.jinja", b"or 'xhigh'", b"or 'medium'", identity.TEMPLATE),
+    ("template-effort", "chat_template.jinja", b"default('xhigh')", b"default('medium')", identity.TEMPLATE),
     ("template-trim", "chat_template.jinja", b").strip() -%}", b") -%}", identity.TEMPLATE),
     ("template-opener", "chat_template.jinja", b"'<|im_start|>user'", b"'<|im_start|>tool'", identity.TEMPLATE),
     ("template-space", "chat_template.jinja", b"-%}\n", b"-%}\n\n", identity.TEMPLATE),

@@ -63,7 +63,11 @@ def test_an_engine_without_marks_is_found_by_the_oracle() -> None:
 def test_a_decoder_that_skips_nothing_is_found_by_the_controls() -> None:
     with text._miniature() as pipeline:
         decode = pipeline.tokenizer.decode
-        pipeline.tokenizer.decode = lambda ids, *, skip_special=False: decode(ids)  # noqa: ARG005
+
+        def forgetful(ids: list[int], *, skip_special: bool = False) -> str:
+            return decode(ids, skip_special=skip_special and not ids)
+
+        pipeline.tokenizer.decode = forgetful
         findings: list = []
         text._decode_controls(pipeline, findings, text._MINIATURE_CONTROLS)
     assert [(one.code, one.where) for one in findings] == [
