@@ -107,6 +107,11 @@ def test_every_code_that_a_finding_is_made_with_can_be_explained() -> None:
     assert [(where, code) for where, code in found if clause(code) is None] == []
 
 
+def test_an_exception_is_told_by_its_words() -> None:
+    assert Finding.of("a", "b", "c", expected="text", got=ValueError("not finite")).got == "not finite"
+    assert shown(KeyError()) == "KeyError"
+
+
 def test_a_full_disk_is_one_line_and_no_bug() -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run([*ASSAY, "--help"], stdout=full, stderr=subprocess.PIPE, check=False)

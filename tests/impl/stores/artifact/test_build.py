@@ -8,6 +8,8 @@ import struct
 import subprocess
 import sys
 import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -107,6 +109,20 @@ def test_rows_come_from_the_parts_in_the_order_of_their_numbers(
 def test_both_payloads_are_verified_when_asked(built: tuple[Path, Built]) -> None:
     found = judge_gguf_path(built[0], JudgeOptions(is_private=True, with_payload=True))
     assert (found.areas["payload"], found.verdict) == (Verdict.ACCEPTED, Verdict.ACCEPTED)
+
+
+def test_every_byte_of_both_payloads_is_shown_as_progress(built: tuple[Path, Built]) -> None:
+    shown: list[tuple[str, int]] = []
+    advances: list[int] = []
+
+    @contextmanager
+    def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
+        shown.append((title, total))
+        yield advances.append
+
+    judge_gguf_path(built[0], JudgeOptions(is_private=True, with_payload=True, progress=progress))
+    assert shown == [("payload", sum(advances))]
+    assert sum(advances) > 3_000_000
 
 
 def test_one_changed_payload_byte_is_found_by_the_payload_check_only(
