@@ -9,10 +9,11 @@ with zeros, so that each row meets the same kernel whatever stands beside it.
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cache
 from typing import Final
 
 import mlx.core as mx
+
+from assay.impl.model import backend
 
 TILE_ROWS: Final = 8
 HALVED_FROM: Final = 128
@@ -86,7 +87,7 @@ class Numerics:
         if self.is_deterministic or not enough or mx.default_device() != mx.Device(mx.cpu):
             return work(*rows)
         middle, found = count // 2, []
-        for stream, part in zip(_streams(), (slice(0, middle), slice(middle, count)), strict=True):
+        for stream, part in zip(backend.two_streams(), (slice(0, middle), slice(middle, count)), strict=True):
             with mx.stream(stream):
                 found.append(work(*(one[part] for one in rows)))
         return tuple(mx.concatenate(list(pair)) for pair in zip(*found, strict=True))
@@ -95,7 +96,7 @@ class Numerics:
         """Returns the context in which piece `number` of a larger work is built: its own stream in the fast mode."""
         if self.is_deterministic or rows < HALVED_FROM or mx.default_device() != mx.Device(mx.cpu):
             return nullcontext()
-        stream: AbstractContextManager[object] = mx.stream(_streams()[number % 2])
+        stream: AbstractContextManager[object] = mx.stream(backend.two_streams()[number % 2])
         return stream
 
     def exp(self, x: mx.array) -> mx.array:
@@ -116,11 +117,6 @@ class Numerics:
 
 PLAIN: Final = Numerics(is_deterministic=False)
 """Whole products: as fast as the library is."""
-
-
-@cache
-def _streams() -> tuple[mx.Stream, mx.Stream]:
-    return mx.new_stream(mx.Device(mx.cpu)), mx.new_stream(mx.Device(mx.cpu))
 
 
 def polynomial_exp(x: mx.array) -> mx.array:

@@ -291,3 +291,24 @@ def test_rows_that_no_memory_holds_are_an_error_and_not_the_end_of_the_process(r
 
     with pytest.raises(MemoryError):
         columns.empty((8,), rows)
+
+
+@pytest.mark.parametrize("kind", ["evaluation", "non-finite", "exception"])
+def test_a_fault_on_two_streams_publishes_nothing_and_a_retry_is_a_fresh_run(kind: Any) -> None:
+    """The fast mode with enough rows for two streams; what the other stream still does is waited for."""
+    from assay.impl.model.bank import Bank
+    from assay.impl.model.faults import Fault, InjectedError
+    from assay.impl.model.graph import Model
+    from assay.impl.model.numerics import PLAIN
+
+    exact = made("small")
+    model, tokens = Model(exact.geometry, exact.weights, PLAIN), ids("small", 140)
+    bank, alone = Bank(model), Bank(model)
+    digest = bank.digest()
+    for at in (1, 6, 20, CALLS):
+        with pytest.raises((ContractError, InjectedError)):
+            bank.advance({0: tokens}, Fault(kind, at))
+        assert bank.digest() == digest
+    for one in (bank, alone):
+        one.advance({0: tokens})
+    assert bank.digest() == alone.digest()
