@@ -102,7 +102,7 @@ def load_fast_blas() -> str | None:
 
 
 def start(*arrays: "mx.array") -> None:
-    """Lets the device begin with arrays while the host goes on; errors come out of a later evaluation."""
+    """Lets the device begin with arrays while the host goes on; errors come out of a later evaluation, or here."""
     import mlx.core as mx
 
     mx.async_eval(*arrays)  # type: ignore[no-untyped-call]  # its signature in MLX's stubs has no types

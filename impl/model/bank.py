@@ -174,7 +174,4 @@ class Bank:
         return slot
 
     def _shares_memory(self, array: NDArray[np.float32]) -> bool:
-        held = [cache.keys.buffer.view for one in self._public for cache in one.qsa.values()]
-        held += [cache.values.buffer.view for one in self._public for cache in one.qsa.values()]
-        held += [np.asarray(one.logits) for one in self._public]
-        return any(np.shares_memory(array, other) for other in held)
+        return any(np.shares_memory(array, held) for one in self._public for held in state.memory(one))

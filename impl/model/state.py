@@ -132,6 +132,19 @@ def owners(state: State) -> dict[str, NDArray[Any]]:
     return named
 
 
+def memory(state: State) -> list[NDArray[Any]]:
+    """Returns the memory of every owner that holds arrays, whole buffers of caches included: nobody may write there."""
+    caches = [
+        column.buffer.view
+        for cache in state.qsa.values()
+        for column in (cache.keys, cache.values, cache.raw, cache.pooled)
+    ]
+    carried = [array for one in state.gdn.values() for array in (one.conv, one.matrix)]
+    own = [*carried, *state.ple_conv.values(), state.wide, state.logits]
+    routes = [route.weights for route in state.routes.values()]
+    return [state.positions.buffer.view, *caches, *map(np.asarray, own), *routes]
+
+
 def digest(state: State) -> str:
     """Returns the SHA-256 over the name, type, shape and bytes of every owner."""
     total = hashlib.sha256()

@@ -173,6 +173,27 @@ def test_one_query_publishes_its_own_rows_and_moves_none(visible: int) -> None:
         assert done.rows == [*wanted, *range(visible // g.ratio * g.ratio, visible)]
 
 
+def test_memory_of_a_chunk_grows_with_its_tokens_and_not_with_their_square() -> None:
+    """What the allocator says, not what we count: eight times the tokens of one chunk take about eight times as much."""
+    from dataclasses import replace
+
+    import mlx.core as mx
+
+    from assay.impl.model.bank import Bank
+    from assay.impl.model.graph import Model
+
+    shipped = made("small")
+    model = Model(replace(shipped.geometry, context=4096), shipped.weights, shipped.numerics)
+    peaks = {}
+    for tokens in (256, 2048):
+        bank = Bank(model, rows=tokens)
+        before = mx.get_active_memory()
+        mx.reset_peak_memory()
+        bank.advance({0: [5 + place % 50 for place in range(tokens)]})
+        peaks[tokens] = mx.get_peak_memory() - before
+    assert peaks[2048] < 1.5 * 8 * peaks[256]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("visible", [65_535, 65_536, 65_537, 100_000, 262_143, 262_144])
 def test_one_query_at_the_published_dimensions_selects_what_a_sort_selects(visible: int) -> None:

@@ -185,13 +185,29 @@ def test_an_output_of_another_shape_or_type_is_refused(into: Any) -> None:
     assert_refused("model.slot", "into", lambda: begun().advance(chunks(), into=into))
 
 
-def test_an_output_that_is_the_states_own_memory_is_refused() -> None:
+OWNERS: dict[str, Any] = {
+    "logits": lambda one: one.logits,
+    "wide": lambda one: one.wide,
+    "recurrent matrix": lambda one: one.gdn[0].matrix,
+    "recurrent convolution": lambda one: one.gdn[0].conv,
+    "dilated convolution": lambda one: one.ple_conv[1],
+    "keys": lambda one: one.qsa[3].keys.buffer.view,
+    "raw index keys": lambda one: one.qsa[3].raw.buffer.view,
+    "pooled index keys": lambda one: one.qsa[3].pooled.buffer.view,
+    "positions": lambda one: one.positions.buffer.view,
+}
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_an_output_that_is_the_states_own_memory_is_refused(owner: str) -> None:
     from assay.impl.model.bank import Bank
 
     bank = Bank(made("small"))
     bank.advance({0: [5]})
-    own = np.asarray(bank.state().logits)[None]
+    own = np.asarray(OWNERS[owner](bank.state())).reshape(-1)[:64][None]
+    digest = bank.digest()
     assert_refused("model.slot", "into", lambda: bank.advance({0: [6]}, into=own))
+    assert bank.digest() == digest
 
 
 def test_a_fork_and_its_source_never_see_each_other() -> None:
