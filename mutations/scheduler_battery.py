@@ -12,7 +12,13 @@ from assay.impl.runtime.schedule import Fetch, Read, Scheduler, _LaneState
 from assay.impl.runtime.tickets import LIVE, Lane, ReadRequest, State, Ticket
 from assay.mutations.battery import Battery, BatteryContext, Mutation
 from assay.mutations.scheduler_search import search, small_plans
+from assay.spec.clauses import Authority, declare
 from assay.spec.errors import Finding
+
+WHOLE: Final = declare(
+    "scheduler.whole", Authority.PROCESS, "A search that is to prove something sees every state.",
+    source="assay: runtime", cause="a world that has grown too large to search",
+)  # fmt: skip
 
 
 class _FreesWhileReading(Scheduler):
@@ -151,6 +157,9 @@ class _ForgetsTheQueue(Scheduler):
             heapq.heapify(lane.heap)
 
 
+_SOON: Final = 600
+_ALL: Final = 200_000
+
 MISTAKES: Final[dict[str, tuple[type[Scheduler], str, str]]] = {
     "frees-while-reading": (_FreesWhileReading, "scheduler.bytes scheduler.leak", "a withdrawn read's slot is free at once"),
     "publishes-withdrawn": (_PublishesWithdrawn, "scheduler.once", "a withdrawn ticket stays with its read"),
@@ -178,11 +187,15 @@ MISTAKES: Final[dict[str, tuple[type[Scheduler], str, str]]] = {
 
 
 def search_all(make: Callable[[Limits], Scheduler]) -> list[Finding]:
-    """Searches every small world until something is wrong."""
-    for plan in small_plans():
-        found = search(plan, make)
-        if found.findings:
-            return list(found.findings)
+    """Searches every small world until something is wrong; first a little of each, since most mistakes show soon."""
+    for most_states in (_SOON, _ALL):
+        for plan in small_plans():
+            found = search(plan, make, most_states)
+            if found.findings:
+                return list(found.findings)
+            if not found.is_whole and most_states == _ALL:
+                got = f"more than {_ALL}"
+                return [Finding.of(WHOLE, "scheduler", plan.name, expected="every state seen", got=got)]
     return []
 
 

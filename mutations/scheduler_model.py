@@ -272,6 +272,8 @@ class Witness:
         self._seen[ticket.id] = now
         if before is not None and before.state in _ENDED and now != before:
             self._wrong(ONCE, f"ticket {ticket.id}", before.state.value, now.state.value)
+        if ticket.state is State.DROPPED and ticket.id in self._pinned:
+            self._wrong(BYTES, f"ticket {ticket.id}", "kept while its bytes are used", "dropped")
         if ticket.state is not State.READY:
             return
         if (before is None or before.state is not State.READY) and (

@@ -99,6 +99,7 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.mutations.model_clauses",
     "assay.provenance.gates.model_clauses",
     "assay.mutations.store_bytes",
+    "assay.mutations.scheduler_battery",
     "assay.mutations.scheduler_model",
     "assay.mutations.gguf",
     "assay.impl.stores.artifact.build",

@@ -21,7 +21,7 @@ FOUND_SOON = (
 @pytest.mark.parametrize(("name", "least"), [("deadlines", 100), ("two lanes", 2500)])
 def test_no_order_of_a_small_world_shows_anything_wrong(name: str, least: int) -> None:
     found = search(QUICK[name])
-    assert found.findings == ()
+    assert (found.findings, found.is_whole) == ((), True)
     assert found.states > least
 
 
@@ -32,11 +32,9 @@ def test_a_mistake_shows_in_some_order(name: str) -> None:
     assert {one.code for one in found} & set(codes.split())
 
 
-def test_a_search_that_was_cut_short_is_no_proof() -> None:
+def test_a_search_that_was_cut_short_is_not_whole() -> None:
     found = search(QUICK["two lanes"], Scheduler, most_states=50)
-    assert [(one.code, one.where, one.got) for one in found.findings] == [
-        ("scheduler.leak", "two lanes", "more")
-    ]
+    assert (found.findings, found.states, found.is_whole) == ((), 50, False)
 
 
 @pytest.mark.slow
