@@ -85,6 +85,9 @@ class RowPages:
 
 Target = ExpertRecord | RowPages
 
+_MOST_TOKENS: Final = 1 << (1 << 18)
+"""Masks name up to 262,144 rows of a chunk."""
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -140,6 +143,14 @@ class ReadRequest:
         sizes = [piece.size for part in self.parts for piece in part]
         if not sizes or min(sizes) < 1 or not all(self.parts):
             raise refuse(REQUEST, f"{self.target}: parts", expected="at least a byte in each", got=self.parts)
+        if not (1 <= len(self.owner) <= 64 and self.owner.isprintable()):
+            raise refuse(
+                REQUEST, f"{self.target}: owner", expected="1 to 64 printable characters", got=self.owner
+            )
+        for name, most in (("generation", 1 << 53), ("layer", 1 << 53), ("tokens", _MOST_TOKENS)):
+            if not 0 <= getattr(self, name) < most:
+                got = getattr(self, name)
+                raise refuse(REQUEST, f"{self.target}: {name}", expected="a number in its range", got=got)
         if self.is_exact != (self.priority is Priority.EXACT):
             raise refuse(
                 REQUEST,

@@ -14,7 +14,7 @@ from assay.spec.documents.base import Document, Sha256
 Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 Time = Count
 Name = Annotated[str, StringConstraints(min_length=1, max_length=64)]
-Mask = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{1,16384}$")]
+Mask = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{1,65536}$")]
 LaneName = Literal["expert", "ple"]
 StartLabel = Literal["cold-process", "cold-store", "warm-store", "hot-cache", "unknown"]
 
