@@ -51,5 +51,9 @@ BENCHMARKS: Final[dict[str, tuple[str, str]]] = {
         "assay.provenance.benchmarks.model_query",
         "MLX model: one query of the published attention dimensions over 65,537, 100,000 and 262,144 tokens",
     ),
+    "stream.decode": (
+        "assay.provenance.benchmarks.stream_decode",
+        "streaming: waits of decode with half of the experts cached, against a barrier and a memory map; memory from outside",
+    ),
 }
 """Name -> (module, title), in the order in which they run; a module is imported only when it runs."""

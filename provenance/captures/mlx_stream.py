@@ -112,7 +112,9 @@ def run_streamed(source: Source, condition: Condition) -> tuple[Outcome, Opened,
 
 
 @contextmanager
-def streamed(source: Source, wish: Wish, options: Options, device: Device | None = None) -> Iterator[Opened]:
+def streamed(
+    source: Source, wish: Wish, options: Options, device: Device | None = None, *, wants_direct: bool = False
+) -> Iterator[Opened]:
     """Opens a source for streaming, and closes everything at the end."""
     with Artifact.open(source.path, is_private=True) as artifact:
         limits = reader_limits(artifact, options)
@@ -120,7 +122,9 @@ def streamed(source: Source, wish: Wish, options: Options, device: Device | None
         files = {store_digest(artifact.experts): file, store_digest(artifact.rows): file}
         opened = open_stream(
             artifact, source.path, source.numerics, source.digests, wish, options,
-            lambda ring: StreamReader(files, limits, device=device, observer=Ringing(ring)),
+            lambda ring: StreamReader(
+                files, limits, device=device, wants_direct=wants_direct, observer=Ringing(ring)
+            ),
             sum(one.memory_bytes for one in limits.values()),
         )  # fmt: skip
         with opened.stream:
