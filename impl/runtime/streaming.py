@@ -39,6 +39,10 @@ PARTS: Final = ("gate_up", "down")
 ROLES: Final = ((0, 1), (2,))
 """Roles of each part, in the order in which they arrive."""
 MakeReader = Callable[[Callable[[], None]], Reader]
+HAND_OFF_S: Final = 200e-6
+"""What it costs to wake a thread and to evaluate one step more, in seconds; a wave of smaller parts only loses."""
+USUAL_RATE: Final = 1e9
+"""Bytes a second of a device that was not measured."""
 GUESSES: Final = "guesses"
 """Owner of predicted tickets: a cached record belongs to no sequence."""
 
@@ -58,6 +62,8 @@ class Options:
         readers: reads of records in flight; large ones saturate a disk with one or two.
         row_readers: reads of pages in flight.
         rates: measured bandwidths, without which a whole layer is never read ahead.
+        splits: whether down is read apart from gate and up, so that these can be used before; None decides by the time
+            that a part takes to read.
     """
 
     capacity: int
@@ -70,6 +76,7 @@ class Options:
     readers: int = 2
     row_readers: int = 4
     rates: Rates | None = None
+    splits: bool | None = None
 
 
 @dataclass(slots=True)
@@ -143,6 +150,7 @@ class Stream:
         self.pool = RecordPool(options.capacity, codec, geometry)
         self.reader = make_reader(self.bell.ring)
         self.lanes = 1
+        self._read_parts = ROLES if self._is_worth_splitting() else (sum(ROLES, ()),)
         self._main = Lane()
         self._local = threading.local()
         self._flights: dict[Key, Flight] = {}
@@ -257,6 +265,7 @@ class Stream:
                 self.experts_store,
                 Asker(lane.name, lane.generation, phase, place.key[0], (1 << min(lane.phase_tokens, 64)) - 1),
                 place.key[1],
+                parts=self._read_parts,
                 deadline_ns=now,
             )
             for place in places
@@ -440,7 +449,7 @@ class Stream:
             requests.append(
                 expert_request(
                     self.experts_store, Asker(GUESSES, 0, Phase.PREFILL, key[0]), key[1],
-                    priority=Priority.NEAR, confidence=confidence,
+                    parts=self._read_parts, priority=Priority.NEAR, confidence=confidence,
                 )
             )  # fmt: skip
         if not places:
@@ -465,6 +474,15 @@ class Stream:
                     return
                 self.drain(self._main)
 
+    def _is_worth_splitting(self) -> bool:
+        """Says whether the last part of a record takes longer to read than it takes to wake a thread for the first."""
+        if self.options.splits is not None:
+            return self.options.splits
+        layers = self.experts_store.manifest.layers
+        last = min(layer.components[2].expert_bytes for layer in layers)
+        rate = self.options.rates.record if self.options.rates is not None else USUAL_RATE
+        return last / rate > HAND_OFF_S
+
     def _value(self, key: Key) -> float:
         """Returns the wait that one use of a record of this layer avoids by byte, as measured so far."""
         total, count = self.counts.by_layer_ns.get(key[0], (1, 1))
@@ -473,4 +491,4 @@ class Stream:
 
 def _early(ticket: Ticket) -> int:
     """Returns how many leading parts may be used before the record is verified: all but the last, which makes it ready."""
-    return min(ticket.arrived_parts, len(PARTS) - 1)
+    return min(ticket.arrived_parts, len(ticket.request.parts) - 1)

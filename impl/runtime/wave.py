@@ -84,6 +84,7 @@ class StreamedExperts:
         todo, pieces = sorted(tiles), []
         while todo:
             batch = self._batch(todo)
+            began = stream.clock()
             lease = stream.lease(lane, self._layer, batch)
             lane.lease = lease
             ahead = [expert for expert in todo if expert not in set(batch)]
@@ -92,7 +93,7 @@ class StreamedExperts:
             elif hint is not None:
                 self._look_ahead(lane, np.asarray(hint))
             wave = _Wave(x, tiles, lease, gated, list(lease.places))
-            given_up = self._run(lane, wave)
+            given_up = self._run(lane, wave, began)
             pieces += wave.pieces
             done = set(batch) - {expert for _, expert in given_up}
             todo = [expert for expert in todo if expert not in done]
@@ -127,10 +128,17 @@ class StreamedExperts:
         ranked = [int(guessed[place]) for place in np.argsort(-counts, kind="stable")]
         stream.guess(layer, ranked, 0.5)
 
-    def _run(self, lane: Lane, wave: _Wave) -> list[Key]:
-        """Computes every record of a lease; returns those that another lane's failed read took away."""
+    def _run(self, lane: Lane, wave: _Wave, began_ns: int) -> list[Key]:
+        """Computes every record of a lease; returns those that another lane's failed read took away.
+
+        What counts as a wait begins when nothing is left to compute, at the lease if nothing was there, and ends when a
+        record is in its place and multiplied: asking, reading, judging, waking and moving are all in it, the turns of
+        other lanes are not.
+        """
         stream, cache = self._stream, self._stream.cache
         given_up: list[Key] = []
+        idle_from = None if wave.lease.resident else began_ns
+        turns_before = lane.counts.turn_wait_ns
         while wave.waiting:
             stream.collect(lane, wave.waiting)
             gone = [key for key in wave.waiting if not cache.is_current(wave.lease.places[key])]
@@ -138,17 +146,27 @@ class StreamedExperts:
             for key in gone:
                 wave.waiting.remove(key)
                 wave.inner.pop(key, None)
-            if self._compute(wave) or not wave.waiting:
+            if self._compute(wave):
+                if idle_from is not None:
+                    others = lane.counts.turn_wait_ns - turns_before
+                    self._waited(lane, max(0, stream.clock() - idle_from - others))
+                    idle_from = None
                 continue
-            made = [piece for _, piece in wave.pieces] + list(wave.inner.values())
-            stream.evaluate(made)  # what can be computed is, before anything is called a wait
-            keys = tuple(wave.waiting)
+            if not wave.waiting:
+                continue
+            if idle_from is None:
+                made = [piece for _, piece in wave.pieces] + list(wave.inner.values())
+                stream.evaluate(made)  # what can be computed is, before anything is called a wait
+                idle_from, turns_before = stream.clock(), lane.counts.turn_wait_ns
+            keys = tuple(key for key in wave.waiting if not cache.is_ready(key))
             if not stream.has_news(keys):
-                waited = stream.pause(lane, partial(stream.has_news, keys))
-                lane.counts.expert_wait_ns += waited
-                total, count = stream.counts.by_layer_ns.get(self._layer, (0, 0))
-                stream.counts.by_layer_ns[self._layer] = (total + waited, count + len(keys))
+                stream.pause(lane, partial(stream.has_news, keys))
         return given_up
+
+    def _waited(self, lane: Lane, waited_ns: int) -> None:
+        lane.counts.expert_wait_ns += waited_ns
+        total, count = self._stream.counts.by_layer_ns.get(self._layer, (0, 0))
+        self._stream.counts.by_layer_ns[self._layer] = (total + waited_ns, count + 1)
 
     def _compute(self, wave: _Wave) -> bool:
         """Computes with what is there, and says whether anything was."""

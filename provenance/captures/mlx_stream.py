@@ -85,9 +85,11 @@ class Condition:
     seed: int
     is_barrier: bool = False
     has_guesses: bool = True
+    splits: bool = True
 
     def __str__(self) -> str:
         ways = ", barrier" * self.is_barrier + ", no guesses" * (not self.has_guesses)
+        ways += ", whole records" * (not self.splits)
         return f"{self.records} records, {self.policy}, disk {self.faults} {self.seed}{ways}"
 
 
@@ -102,7 +104,7 @@ def run_streamed(source: Source, condition: Condition) -> tuple[Outcome, Opened,
     device = FaultyDevice(FAULTS[condition.faults], condition.seed)
     options = Options(
         0, condition.policy, is_barrier=condition.is_barrier, has_guesses=condition.has_guesses,
-        row_slot_bytes=1 << 14, row_window=8,
+        row_slot_bytes=1 << 14, row_window=8, splits=condition.splits,
     )  # fmt: skip
     with streamed(source, Wish(records=condition.records, context=256), options, device) as opened:
         outcome = run_bank(Bank(opened.loaded.model), source)
@@ -180,6 +182,7 @@ def conditions_of(experts_used: int, experts: int, layers: int, seed: int) -> li
         for size, faults, number in product(sizes, list(FAULTS)[1:], range(2))
     ]
     found += [Condition(size, "lru", "delays", seed, is_barrier=True, has_guesses=False) for size in sizes]
+    found += [Condition(size, "lru", "failing", seed + 5, splits=False) for size in sizes[1::2]]
     return found
 
 

@@ -60,6 +60,12 @@ def test_every_order_of_arrival_gives_the_resident_states(source: Any, resident:
     assert not outcome.failures
 
 
+def test_records_read_whole_give_the_resident_states(source: Any, resident: Any) -> None:
+    outcome, opened, _ = run(source, EXPERTS, faults="delays", splits=False)
+    assert outcome.same_as(resident)
+    assert opened.stream.counts.early == 0
+
+
 def test_a_barrier_without_guesses_gives_the_resident_states(source: Any, resident: Any) -> None:
     outcome, opened, _ = run(source, EXPERTS, is_barrier=True, has_guesses=False)
     assert outcome.same_as(resident)
@@ -254,7 +260,7 @@ def held(source: Any) -> Any:
             artifact.rows,
             read_geometry(artifact.config),
             codec_of(artifact),
-            Options(8),
+            Options(8, splits=True),
             lambda _ring: reader,
         )
         with stream:
