@@ -109,7 +109,9 @@ class _Live:
 class _Fetch:
     predicted_bytes: int = 0
     tickets: int = 0
+    place: tuple[int, int] | None = None
     is_used: bool = False
+    is_ready: bool = False
 
 
 class TraceSums:
@@ -126,6 +128,7 @@ class TraceSums:
         self._waits = _Times()
         self._busy = _Busy()
         self._routes: Counter[str] = Counter()
+        self._kept: dict[tuple[int, int], int] = {}
         self._before: dict[tuple[str, int], frozenset[int]] = {}
         self._stages: Counter[str] = Counter()
         self._last = 0
@@ -162,7 +165,8 @@ class TraceSums:
             self._settle(fetch)
         self._fetches.clear()
         exact_io = self._busy.total
-        hidden = None if not exact_io else 1 - self._waits.total / exact_io
+        # Without a line of compute nobody says whether it would have said when it waited.
+        hidden = None if not exact_io or not self._stages else 1 - self._waits.total / exact_io
         footer = self._footer
         return TraceSummary(
             path=path,
@@ -180,7 +184,7 @@ class TraceSums:
                 exact=self._bytes["exact"],
                 predicted=self._bytes["predicted"],
                 useful=self._bytes["useful"],
-                rejected=self._bytes["predicted"] - self._bytes["useful"],
+                unused=self._bytes["predicted"] - self._bytes["useful"],
                 logical=self._bytes["exact"] + self._bytes["predicted"],
                 direct=self._bytes["direct"],
                 cached=self._bytes["cached"] if self._knows_cached else None,
@@ -205,14 +209,19 @@ class TraceSums:
             live.fetch = line.fetch
             fetch = self._fetches.setdefault(line.fetch, _Fetch())
             fetch.tickets += 1
+            target = live.line.target
+            if isinstance(target, ExpertOfTrace):
+                fetch.place = target.layer, target.expert
         if line.what == "joined":
             sums.counts["shared"] += 1
         if line.what == "ready":
             sums.counts["ready"] += 1
             sums.times.add(line.t - live.line.t)
             sums.counts["late"] += live.line.deadline is not None and line.t > live.line.deadline
-            if line.priority == 0 and live.fetch is not None:
-                self._fetches[live.fetch].is_used = True
+            if live.fetch is not None:
+                fetch = self._fetches[live.fetch]
+                fetch.is_ready = True
+                fetch.is_used = fetch.is_used or line.priority == 0
         elif line.what in _ENDS:
             sums.counts[line.what] += line.what != "released"
             del self._live[line.ticket]
@@ -228,6 +237,8 @@ class TraceSums:
     def _settle(self, fetch: _Fetch) -> None:
         if fetch.is_used:
             self._bytes["useful"] += fetch.predicted_bytes
+        elif fetch.is_ready and fetch.place is not None:
+            self._kept[fetch.place] = fetch.predicted_bytes  # perhaps in a cache, where a route may find it
 
     def _read(self, line: ReadLine) -> None:
         self._last = max(self._last, line.t)
@@ -250,6 +261,9 @@ class TraceSums:
         self._routes["routes"] += 1
         self._routes["chosen"] += len(chosen)
         self._routes["resident"] += sum(line.resident)
+        for expert, is_resident in zip(line.experts, line.resident, strict=True):
+            if is_resident:
+                self._bytes["useful"] += self._kept.pop((line.layer, expert), 0)
         self._routes["repeated"] += len(chosen & self._before.get(key, frozenset()))
         self._before[key] = chosen
 

@@ -47,6 +47,11 @@ def timeline(
     )
 
 
+def first_time(lines: Iterable[AnyLine]) -> int:
+    """Returns when the first bar of a trace starts, in nanoseconds; 0 without one."""
+    return min((bar[1].start for bar in map(_bar, lines) if bar is not None), default=0)
+
+
 def _bar(line: AnyLine) -> tuple[str, TimelineBar] | None:
     if isinstance(line, ReadLine):
         kind: BarKind = _KINDS[line.priority] if line.ok else "failed"

@@ -29,7 +29,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="written by `assay generate --stream --trace TRACE`",
     )
     parser.add_argument(
-        "--from", dest="start_ms", type=float, default=0.0, metavar="MS", help="timeline: its start"
+        "--from",
+        dest="start_ms",
+        type=float,
+        metavar="MS",
+        help="timeline: its start (default: the first that happened)",
     )
     parser.add_argument("--for", dest="span_ms", type=float, metavar="MS", help="timeline: its length")
     parser.add_argument(
@@ -71,7 +75,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 def _timeline(arguments: argparse.Namespace) -> int:
     from assay.impl.runtime.trace_judge import read_trace
-    from assay.impl.runtime.trace_timeline import timeline
+    from assay.impl.runtime.trace_timeline import first_time, timeline
     from assay.reports.timeline import timeline_page, timeline_svg
 
     for name, value in (("--from", arguments.start_ms), ("--for", arguments.span_ms)):
@@ -79,7 +83,10 @@ def _timeline(arguments: argparse.Namespace) -> int:
             raise usage_error(name, expected="milliseconds from 0 up", got=value)
     path = arguments.traces[0]
     verdict = _judged(path)
-    start = int(arguments.start_ms * 1e6)
+    if arguments.start_ms is None:
+        start = first_time(read_trace(path))
+    else:
+        start = int(arguments.start_ms * 1e6)
     end = 1 << 62 if arguments.span_ms is None else start + int(arguments.span_ms * 1e6)
     found = timeline(read_trace(path), path.name, start=start, end=end)
     if arguments.page is not None:
@@ -130,7 +137,7 @@ def _ending(summary: "TraceSummary") -> ExitCode:
 
 def _lines(one: "TraceSummary") -> list[str]:
     seam = ", private seam" if one.seam else ""
-    hidden = "no exact reads" if one.hidden_share is None else f"{100 * one.hidden_share:.1f}% hidden"
+    hidden = "hidden share unknown" if one.hidden_share is None else f"{100 * one.hidden_share:.1f}% hidden"
     cached = "unknown" if one.bytes.cached is None else _size(one.bytes.cached)
     physical = "unknown" if one.bytes.physical is None else _size(one.bytes.physical)
     lines = [
@@ -138,7 +145,7 @@ def _lines(one: "TraceSummary") -> list[str]:
         f"  exact I/O {one.exact_io_us / 1e3:.1f} ms, waits {_spread(one.waits)}: {hidden}",
         (
             f"  bytes: exact {_size(one.bytes.exact)}, predicted {_size(one.bytes.predicted)} "
-            f"({_size(one.bytes.useful)} useful, {_size(one.bytes.rejected)} rejected)"
+            f"({_size(one.bytes.useful)} useful, {_size(one.bytes.unused)} unused)"
         ),
         f"  of {_size(one.bytes.logical)}: direct {_size(one.bytes.direct)}, page cache {cached}; physical {physical}",
     ]

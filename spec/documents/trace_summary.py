@@ -41,8 +41,8 @@ class ByteSummary(Document):
     Attributes:
         exact: read for exact tickets.
         predicted: read for predictions.
-        useful: of the predicted, what an exact ticket then used.
-        rejected: of the predicted, what nobody used.
+        useful: of the predicted, what an exact ticket shared, or a later route found resident.
+        unused: of the predicted, the rest, up to the end of the trace.
         logical: all reads.
         direct: of these, read past the page cache.
         cached: of these, had by the page cache; null when it is unknown.
@@ -52,7 +52,7 @@ class ByteSummary(Document):
     exact: int
     predicted: int
     useful: int
-    rejected: int
+    unused: int
     logical: int
     direct: int
     cached: int | None
@@ -88,7 +88,8 @@ class TraceSummary(Document):
         bytes: by who asked, and where they came from.
         waits: of compute, for exact tickets.
         exact_io_us: time in which at least one exact read was under way.
-        hidden_share: 1 less waits over exact_io_us; null without exact reads.
+        hidden_share: 1 less waits over exact_io_us; null without exact reads, and without stages of compute: a trace that
+            has none may not have said when it waited.
         routes: what the router chose.
         stages_us: time by stage of compute.
     """

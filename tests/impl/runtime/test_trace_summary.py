@@ -4,9 +4,17 @@ import pytest
 
 from assay.impl.runtime.trace_judge import parsed
 from assay.impl.runtime.trace_summary import compare, summarise
-from assay.impl.runtime.trace_timeline import timeline
+from assay.impl.runtime.trace_timeline import first_time, timeline
 from assay.mutations.trace_sample import sample_lines
-from assay.spec.documents.trace import AnyLine, ReadLine, RouteLine, StageLine, WaitLine
+from assay.spec.documents.trace import (
+    AnyLine,
+    EventLine,
+    ReadLine,
+    RouteLine,
+    StageLine,
+    TicketLine,
+    WaitLine,
+)
 from assay.spec.documents.trace_summary import TraceSummary
 from assay.spec.verdicts import Verdict
 
@@ -39,7 +47,7 @@ def test_tickets_are_counted_by_lane_and_class(summary: TraceSummary) -> None:
 def test_bytes_are_told_by_who_asked_and_who_used_them(summary: TraceSummary) -> None:
     """Exact: 15 of an expert, 10 of pages, 15 that a prediction asked for first but an exact ticket read, 10 gone stale."""
     bytes_ = summary.bytes
-    assert (bytes_.exact, bytes_.predicted, bytes_.useful, bytes_.rejected) == (50, 10, 0, 10)
+    assert (bytes_.exact, bytes_.predicted, bytes_.useful, bytes_.unused) == (50, 10, 0, 10)
     assert (bytes_.logical, bytes_.cached, bytes_.direct, bytes_.physical) == (60, 10, 0, 70)
 
 
@@ -50,13 +58,45 @@ def test_waits_and_what_they_leave_hidden(summary: TraceSummary) -> None:
     assert summary.hidden_share == pytest.approx(1 - 2 / 4.9)
 
 
+def test_a_trace_that_names_no_stage_does_not_say_what_was_hidden() -> None:
+    without = [one for one in lines() if not isinstance(one, StageLine)]
+    assert summarise(without, "sample", Verdict.ACCEPTED).hidden_share is None
+
+
+def test_a_picture_begins_with_what_happened_first() -> None:
+    assert first_time(lines()) == 3300
+    assert first_time([]) == 0
+
+
 def test_a_prediction_that_was_read_and_then_needed_was_useful() -> None:
     changed = [
         one.model_copy(update={"priority": 1}) if isinstance(one, ReadLine) and one.fetch == 2 else one
         for one in lines()
     ]
     bytes_ = summarise(changed, "sample", Verdict.ACCEPTED).bytes
-    assert (bytes_.predicted, bytes_.useful, bytes_.rejected) == (25, 15, 10)
+    assert (bytes_.predicted, bytes_.useful, bytes_.unused) == (25, 15, 10)
+
+
+def test_a_prediction_that_a_later_route_finds_resident_was_useful() -> None:
+    """Expert 1 is predicted alone, read, copied and given back; then a route of its layer finds it."""
+    changed = []
+    for one in lines():
+        if (
+            isinstance(one, (TicketLine, EventLine))
+            and (one.id if isinstance(one, TicketLine) else one.ticket) == 4
+        ):
+            continue  # without the exact ticket that shared the read
+        changed.append(
+            one.model_copy(update={"priority": 1}) if isinstance(one, ReadLine) and one.fetch == 2 else one
+        )
+    route = next(one for one in changed if isinstance(one, RouteLine))
+    absent = route.model_copy(update={"resident": [True, False]})
+    present = route.model_copy(update={"resident": [False, True]})
+    useful = [
+        summarise([*changed, *later], "sample", Verdict.ACCEPTED).bytes.useful
+        for later in ([], [absent], [present], [present, present])
+    ]
+    assert useful == [0, 0, 15, 15]
 
 
 def test_reads_that_overlap_count_once() -> None:
