@@ -7,8 +7,9 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from assay.impl.runtime.fetches import LaneState
 from assay.impl.runtime.limits import Limits
-from assay.impl.runtime.schedule import Fetch, Read, Scheduler, _LaneState
+from assay.impl.runtime.schedule import Fetch, Read, Scheduler
 from assay.impl.runtime.tickets import LIVE, Lane, ReadRequest, State, Ticket
 from assay.mutations.battery import Battery, BatteryContext, Mutation
 from assay.mutations.scheduler_search import search, small_plans
@@ -112,7 +113,7 @@ class _PublishesUnjudged(Scheduler):
 
 
 class _IgnoresReserve(Scheduler):
-    def _give_slot(self, state: _LaneState, fetch: Fetch, now_ns: int) -> bool:
+    def _give_slot(self, state: LaneState, fetch: Fetch, now_ns: int) -> bool:
         return fetch.slot >= 0 or bool(state.free) or super()._give_slot(state, fetch, now_ns)
 
 

@@ -12,12 +12,12 @@ up. A ticket ends once, as released, cancelled, failed or dropped; what has ende
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from assay.impl.runtime.clauses import QUEUE_FULL, RELEASE, SLOT_SIZE, refuse
-from assay.impl.runtime.limits import LaneLimits, Limits, check_limits
-from assay.impl.runtime.tickets import Lane, Piece, Priority, ReadRequest, State, Target, Ticket
+from assay.impl.runtime.fetches import Change, Fetch, Key, LaneState, Read
+from assay.impl.runtime.limits import Limits, check_limits
+from assay.impl.runtime.tickets import Lane, Priority, ReadRequest, State, Ticket
 from assay.spec.errors import ContractError, Finding
 
 LATE: Final = "late"
@@ -27,99 +27,7 @@ EVICTED: Final = "evicted"
 WITHDRAWN: Final = "withdrawn"
 CLOSED: Final = "closed"
 
-_Key = tuple[str, object, object]
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """One read for a device: pieces that go into a slot one after another, from `slot_offset` on."""
-
-    id: int
-    fetch: int
-    lane: Lane
-    part: int
-    slot: int
-    slot_generation: int
-    slot_offset: int
-    pieces: tuple[Piece, ...]
-    priority: Priority
-    store: str
-    target: Target
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Something that happened to a ticket, for whoever waits for it or records it.
-
-    Attributes:
-        ticket: the ticket, as it is now.
-        what: `issued`, `joined`, `promoted`, `reading`, `part`, or the state that it has reached.
-        now_ns: when.
-        leases: live tickets that share its fetch now, this one included if it is live.
-        arrived_parts: leading parts that have arrived.
-        completion: number of the completion that this is, or -1.
-    """
-
-    ticket: Ticket
-    what: str
-    now_ns: int
-    leases: int
-    arrived_parts: int
-    completion: int = -1
-
-
-@dataclass(slots=True, eq=False)
-class Fetch:
-    """One use of one slot.
-
-    Attributes:
-        id: number in order of creation.
-        request: the request that made it.
-        tickets: live tickets that share it.
-        priority: most urgent class of its tickets.
-        deadline_ns: earliest deadline of the tickets of that class.
-        slot: slot that it holds, or -1.
-        slot_generation: which use of the slot it is.
-        next_part: next part to be read.
-        arrived: parts whose bytes are in the slot.
-        reads: reads and judgements under way.
-        is_ready: whether its bytes were judged and are right.
-        is_over: whether nothing of it may be published any more.
-        entry: number of its valid entry in the queue; older entries are ignored.
-        counted: class under which the lane counts it as not read to its end, or None.
-        is_waiting: whether the lane counts it as waiting for a slot.
-    """
-
-    id: int
-    key: _Key
-    request: ReadRequest
-    tickets: list[Ticket]
-    priority: Priority
-    deadline_ns: int
-    slot: int = -1
-    slot_generation: int = -1
-    next_part: int = 0
-    arrived: set[int] = field(default_factory=set)
-    reads: int = 0
-    is_ready: bool = False
-    is_over: bool = False
-    entry: int = -1
-    counted: Priority | None = None
-    is_waiting: bool = False
-
-
-class _LaneState:
-    """Queue and slots of one lane."""
-
-    def __init__(self, limits: LaneLimits) -> None:
-        self.limits = limits
-        self.heap: list[tuple[int, int, int, int, int, Fetch]] = []
-        self.free = list(range(limits.slots - 1, -1, -1))
-        self.generations = [0] * limits.slots
-        self.unread = [0] * len(Priority)  # fetches by class with parts that were not asked of the device yet
-        self.waiting = [0] * len(Priority)  # those of them that have no slot
-        self.tickets = 0
-        self.reading: dict[int, Fetch] = {}
+__all__ = ["Change", "Fetch", "Read", "Scheduler"]
 
 
 class Scheduler:
@@ -132,8 +40,8 @@ class Scheduler:
 
     def __init__(self, limits: Limits) -> None:
         check_limits(limits)
-        self._lanes = {lane: _LaneState(limits[lane]) for lane in Lane}
-        self._fetches: dict[_Key, Fetch] = {}
+        self._lanes = {lane: LaneState(limits[lane]) for lane in Lane}
+        self._fetches: dict[Key, Fetch] = {}
         self._by_id: dict[int, Fetch] = {}
         self._reads: dict[int, tuple[Read, Fetch]] = {}
         self._owners: dict[str, dict[int, Ticket]] = {}
@@ -293,7 +201,7 @@ class Scheduler:
         return not self._by_id and all(len(one.free) == one.limits.slots for one in self._lanes.values())
 
     def _check_room(self, requests: Sequence[ReadRequest]) -> None:
-        asked: dict[Lane, tuple[set[_Key], int]] = {}
+        asked: dict[Lane, tuple[set[Key], int]] = {}
         for request in requests:
             most = self._lanes[request.lane].limits.slot_bytes
             if request.size_bytes > most:
@@ -317,7 +225,7 @@ class Scheduler:
                 if kept + count > state.limits.tickets:
                     raise _full(lane, "tickets", state.limits.tickets, kept + count)
 
-    def _needs_room(self, key: _Key) -> bool:
+    def _needs_room(self, key: Key) -> bool:
         """Says whether an exact request for these bytes makes one more exact fetch wait."""
         held = self._fetches.get(key)
         return held is None or (held.slot < 0 and held.priority is not Priority.EXACT)
@@ -361,7 +269,7 @@ class Scheduler:
             self._publish(ticket, now_ns)
         return ticket
 
-    def _make_room(self, state: _LaneState, ticket: Ticket, joined: Fetch | None, now_ns: int) -> bool:
+    def _make_room(self, state: LaneState, ticket: Ticket, joined: Fetch | None, now_ns: int) -> bool:
         """Drops less urgent predictions until a ticket has room; says whether it has. An exact one always has."""
         asked = (ticket.priority, ticket.deadline_ns, 1 << 62)
         while True:
@@ -403,7 +311,7 @@ class Scheduler:
                     return False
         return True
 
-    def _give_slot(self, state: _LaneState, fetch: Fetch, now_ns: int) -> bool:
+    def _give_slot(self, state: LaneState, fetch: Fetch, now_ns: int) -> bool:
         """Makes sure that a fetch has a slot; takes one from less urgent predictions if it must."""
         if fetch.slot >= 0:
             return True
@@ -424,7 +332,7 @@ class Scheduler:
         begun = [one for one in self._of(lane) if one.slot >= 0 and one.counted is not None]
         return min(begun, key=_urgency, default=None)
 
-    def _start(self, lane: Lane, state: _LaneState, fetch: Fetch, now_ns: int) -> Read:
+    def _start(self, lane: Lane, state: LaneState, fetch: Fetch, now_ns: int) -> Read:
         if fetch.slot < 0:
             fetch.slot = state.free.pop()
             fetch.slot_generation = state.generations[fetch.slot]
@@ -551,7 +459,7 @@ class Scheduler:
         return number
 
 
-def _key(request: ReadRequest) -> _Key:
+def _key(request: ReadRequest) -> Key:
     return request.store, request.target, request.parts
 
 
