@@ -156,6 +156,8 @@ _MEANING: Final[tuple[tuple[str, str, str, str, str, Edit], ...]] = (
      _set("read", {"fetch": 3}, fetch=9)),
     ("read-elsewhere", "slot", "a read ends in a slot that nobody uses", "trace.slot", "read of fetch 3",
      _set("read", {"fetch": 3}, slot=1)),
+    ("more-live", "bound", "more tickets live than the lane holds", "trace.bound", "ticket 2",
+     lambda lines: lines[0]["lanes"]["expert"].update(tickets=1)),
     ("leases", "leases", "a shared read has one lease", "trace.leases", "ticket 4.leases",
      _set("event", {**_event(4, "part"), "arrived": 1}, leases=1)),
     ("ready-unwhole", "bytes", "a ticket is ready with a part missing", "trace.bytes", "ticket 0",

@@ -246,7 +246,8 @@ def trace_header(
             ],
             "lanes": {
                 lane.value: {
-                    "readers": one.readers, "slots": one.slots, "slot_bytes": one.slot_bytes, "queue": one.queue
+                    "readers": one.readers, "slots": one.slots, "slot_bytes": one.slot_bytes, "queue": one.queue,
+                    "tickets": one.tickets
                 }
                 for lane, one in limits.items()
             },

@@ -48,6 +48,10 @@ SLOT: Final = declare(
     "trace.slot", Authority.RULE, "A slot belongs to one read at a time, and each use of it has a higher number.",
     source=f"{_SOURCE}; bug report A23", cause="a slot that was handed on while it was read into or from",
 )  # fmt: skip
+BOUND: Final = declare(
+    "trace.bound", Authority.RULE, "No more tickets are live in a lane than its header allows, and owners are few.",
+    source="assay: bounded memory", cause="a scheduler that queues without end, or a hostile trace",
+)  # fmt: skip
 LEASES: Final = declare(
     "trace.leases", Authority.RULE, "A read has at least as many leases as live tickets share it.",
     source=_SOURCE, cause="a lease that is counted twice when it is given back",

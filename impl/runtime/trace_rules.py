@@ -7,6 +7,7 @@ from typing import Final
 
 from assay.impl.runtime.trace_clauses import (
     AFTER_END,
+    BOUND,
     BYTES,
     COUNTS,
     EXACT_FIRST,
@@ -40,6 +41,7 @@ from assay.spec.errors import Finding
 STAGE: Final = "trace"
 MOST: Final = 1000
 """Findings after which a trace is not read on."""
+_OWNERS: Final = 1 << 16
 
 _ALLOWED: Final[dict[str, frozenset[str]]] = {
     "queued": frozenset({"joined", "promoted", "reading", "dropped", "cancelled"}),
@@ -91,6 +93,7 @@ class TraceRules:
         self._ends: dict[int, str] = {}  # how recent tickets ended; older ones are only known to have ended
         self._slots: dict[tuple[str, int], _Use] = {}
         self._waiting: dict[str, set[int]] = {"expert": set(), "ple": set()}
+        self._counted: Counter[str] = Counter()
         self._generations: dict[str, int] = {}
         self._now = 0
         self._latest = 0
@@ -142,6 +145,10 @@ class TraceRules:
             self._wrong(UNKNOWN, f"{where}.target", "a lane of the header", lane)
         elif line.bytes > limits.slot_bytes:
             self._wrong(BYTES, f"{where}.bytes", f"at most {limits.slot_bytes}", line.bytes)
+        elif self._counted[lane] >= limits.tickets:
+            self._wrong(BOUND, where, f"at most {limits.tickets} live tickets", "one more")
+            return
+        self._counted[lane] += 1
         self._live[line.id] = _Live(line, lane, line.priority)
         if line.priority == 0:
             self._waiting[lane].add(line.id)
@@ -205,6 +212,8 @@ class TraceRules:
                 held = ", ".join(f"ticket {one}" for one in sorted(use.tickets)[:3]) or "nobody"
                 expected = f"a use after {use.generation}, once {held} has ended"
                 self._wrong(SLOT, f"{where}: {live.lane} slot {line.slot}", expected, got)
+            if limits is not None and line.slot >= limits.slots:
+                return
             use = self._slots[key] = _Use(line.fetch, line.slot_generation, live.line.parts)
         elif use.generation != line.slot_generation:
             self._wrong(GENERATION, where, f"use {use.generation} of the slot", line.slot_generation)
@@ -244,6 +253,7 @@ class TraceRules:
         if line.what != "released" and not line.reason:
             self._wrong(STATE, f"{where}.reason", f"why it was {line.what}", "nothing")
         del self._live[line.ticket]
+        self._counted[live.lane] -= 1
         self._ends[line.ticket] = line.what
         if len(self._ends) > 4096:
             del self._ends[next(iter(self._ends))]
@@ -289,6 +299,9 @@ class TraceRules:
 
     def _generation(self, line: GenerationLine) -> None:
         self._tick(line.t, f"generation {line.generation} of {line.owner}")
+        if line.owner not in self._generations and len(self._generations) >= _OWNERS:
+            self._wrong(BOUND, f"generation of {line.owner}", f"at most {_OWNERS} owners", "one more")
+            return
         self._generations[line.owner] = max(line.generation, self._generations.get(line.owner, 0))
 
     def _route(self, line: RouteLine) -> None:

@@ -31,10 +31,11 @@ class StoreOfTrace(Document):
 class LaneOfTrace(Document):
     """Bounds of one lane."""
 
-    readers: int = Field(ge=1)
-    slots: int = Field(ge=1)
+    readers: int = Field(ge=1, le=1 << 10)
+    slots: int = Field(ge=1, le=1 << 20)
     slot_bytes: int = Field(ge=1)
-    queue: int = Field(ge=1)
+    queue: int = Field(ge=1, le=1 << 20)
+    tickets: int = Field(ge=1, le=1 << 20)
 
 
 class TraceHeader(Document):

@@ -121,6 +121,16 @@ def test_findings_of_a_hostile_trace_are_bounded(tmp_path: Path) -> None:
     assert len(judgement.findings) == 1000
 
 
+def test_owners_of_a_hostile_trace_are_bounded(tmp_path: Path) -> None:
+    lines = (
+        b'{"line":"generation","t":1,"owner":"%d","generation":1}\n' % number for number in range(65_536 + 5)
+    )
+    judgement = judged(written(tmp_path / "run", sample_lines()[0] + b"".join(lines)))
+    assert next(one.where for one in judgement.findings if one.code == "trace.bound") == (
+        "line 65538: generation of 65536"
+    )
+
+
 def test_a_disk_that_fills_up_ends_the_recording_and_not_the_run(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
