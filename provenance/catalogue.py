@@ -95,6 +95,7 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.provenance.oracle_input",
     "assay.mutations.clauses",
     "assay.mutations.code",
+    "assay.mutations.code_stage",
     "assay.mutations.vectors",
     "assay.mutations.model_clauses",
     "assay.provenance.gates.model_clauses",
@@ -131,6 +132,7 @@ CLAUSE_MODULES: Final[tuple[str, ...]] = (
     "assay.impl.stores.record_digests",
     "assay.impl.stores.row_shards",
     "assay.impl.stores.store_files",
+    "assay.impl.stores.target",
 )
 """Every module that declares clauses; a test finds those that are missing here."""
 
