@@ -4,7 +4,6 @@ MLX's Linux wheel brings the reference BLAS, which sums each output by itself. A
 the first import of MLX takes its place; it is fast and chooses a kernel by shape. Nothing here imports MLX at its head.
 """
 
-import contextlib
 import ctypes
 import hashlib
 import os
@@ -43,6 +42,22 @@ _MALLOPT: Final = ((-8, 1), (-3, 1 << 30), (-1, 1 << 30), (-2, 64 << 20))
 """glibc's options: one arena for all threads, no mapping of its own for arrays up to a GiB, up to a GiB of freed memory
 kept, and 64 MiB more whenever there is none."""
 _HELD: list[ctypes.CDLL] = []
+
+
+class Device:
+    """What this process knows of its device.
+
+    Attributes:
+        failures: evaluations that failed. MLX counts the work of each as unfinished, and from about a hundred on every
+            evaluation waits for it for ever.
+    """
+
+    failures = 0
+
+
+DEVICE: Final = Device()
+FAILURES_SURVIVED: Final = 80
+"""Failed evaluations after which nothing is begun any more in a process, which would wait for ever soon after."""
 
 
 def choose_numerics(*, fast: bool) -> "Numerics":
@@ -132,8 +147,10 @@ def two_streams() -> "tuple[mx.Stream, mx.Stream]":
 
 def settle() -> None:
     """Waits until the device is idle and drops the errors of a chunk that was given up, so that no later one gets them."""
-    with contextlib.suppress(RuntimeError):
+    try:
         raise_pending()
+    except RuntimeError:
+        DEVICE.failures += 1
 
 
 def keep_freed_memory() -> bool:

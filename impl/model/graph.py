@@ -124,6 +124,7 @@ class Model:
             logits = self._forward(private, asked, watching, counters, every_logit=every_logit)
             states = private.seal(watching, logits)
         except (RuntimeError, MemoryError) as error:
+            backend.DEVICE.failures += isinstance(error, RuntimeError)
             backend.settle()
             text = str(error) or type(error).__name__
             raise refuse(EVALUATION, "chunk", expected="an evaluation without an error", got=text) from error
@@ -143,6 +144,11 @@ class Model:
             ContractError: model.tokens or model.context.
         """
         g = self.geometry
+        if backend.DEVICE.failures >= backend.FAILURES_SURVIVED:
+            raise refuse(
+                EVALUATION, "device", expected=f"fewer than {backend.FAILURES_SURVIVED} failed evaluations in a process",
+                got=backend.DEVICE.failures, hint="start a new process: after about a hundred of them MLX waits for ever",
+            )  # fmt: skip
         if not chunks:
             raise refuse(TOKENS, "batch", expected="at least one sequence", got="none")
         images = []

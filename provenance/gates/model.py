@@ -182,7 +182,7 @@ def transaction(_context: GateContext) -> GateResult:
     measured: dict[str, Any] = {}
     findings: list[Finding] = []
     for name in ("small", "two-ple"):
-        # MLX on the CPU leaks a task for each evaluation that fails, and waits for ever after about a hundred
+        # a fault that ends its process or never comes back must not take the gate with it
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
             asked = pool.submit(surviving_faults, GEOMETRIES[name], choose_numerics(fast=False))
             wrong, counts = asked.result()

@@ -1,6 +1,9 @@
 """A chunk is published whole or not at all: faults after every stage, in every kind, and what a caller may not do."""
 
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -328,3 +331,27 @@ def test_a_fault_on_two_streams_publishes_nothing_and_a_retry_is_a_fresh_run(kin
     for one in (bank, alone):
         one.advance({0: tokens})
     assert bank.digest() == alone.digest()
+
+
+def test_a_device_that_failed_too_often_is_refused_before_it_hangs() -> None:
+    """MLX waits for ever after about a hundred failed evaluations; asked in a process that can be ended."""
+    code = (
+        "from collections import Counter\n"
+        "from model_toys import ids, made\n"
+        "from assay.impl.model.bank import Bank\n"
+        "from assay.impl.model.faults import Fault\n"
+        "from assay.spec.errors import ContractError\n"
+        "bank, refused = Bank(made('small')), Counter()\n"
+        "for at in range(130):\n"
+        "    try:\n"
+        "        bank.advance({0: ids('small', 3)}, Fault('evaluation', 1 + at % 33))\n"
+        "    except ContractError as error:\n"
+        "        refused[error.finding.code, error.finding.where] += 1\n"
+        "print(dict(refused))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True,
+        cwd=Path(__file__).parent,
+    )  # fmt: skip
+    code = "model.transaction.evaluation"
+    assert done.stdout.strip() == f"{{('{code}', 'chunk'): 80, ('{code}', 'device'): 50}}"
