@@ -234,6 +234,8 @@ class ProvenanceEnvironment(ImmutableSandboxedEnvironment):
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Applies an arithmetic operator; formatting follows origins, powers are bounded."""
+        if operator == "+" and type(left) is Rope and type(right) is Rope:
+            return left + right
         if operator == "%" and isinstance(left, Rope):
             return percent(left, right)
         if isinstance(left, Safe) or isinstance(right, Safe):
@@ -247,7 +249,10 @@ class ProvenanceEnvironment(ImmutableSandboxedEnvironment):
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Returns `obj.attribute` as plain Jinja would: a method of the value's type first, then an item."""
         if type(obj) is dict and attribute not in _NAMES_OF_DICT:  # a field of a message: by far the most
-            return self._item(obj, field_name(attribute), attribute)
+            try:
+                return obj[field_name(attribute)]
+            except KeyError:
+                return self._missing(obj, attribute)
         method = self._method(obj, attribute)
         if method is not _ABSENT:
             return method

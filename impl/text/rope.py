@@ -236,10 +236,14 @@ def field_name(key: str) -> Rope:
 
 def placed(value: Rope, spot: Spot) -> Rope:
     """Returns a closed word of the contract as it stands at a spot of the source; any other text as it is."""
-    pieces = value.pieces
-    if len(pieces) != 1 or pieces[0][1].kind is not OriginKind.VOCABULARY:
+    if value._origin is not None and value._text is not None:
+        text, origin = value._text, value._origin
+    elif value._pieces is not None and len(value._pieces) == 1:
+        text, origin = value._pieces[0]
+    else:
+        return value  # more than a word
+    if origin.kind is not OriginKind.VOCABULARY:
         return value
-    text, origin = pieces[0]
     return rope(text, Origin(origin.kind, origin.place, spot))
 
 
@@ -249,15 +253,15 @@ def computed(value: object) -> Rope:
 
 
 def merged(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
-    """Returns the pieces without empty ones, neighbours of one origin merged, except for the template's own."""
+    """Returns the pieces without empty ones, neighbours of one origin merged, except for the template's and closed words."""
     out: list[Piece] = []
     run: list[str] = []
     current: Origin | None = None
-    template = OriginKind.TEMPLATE
+    whole = (OriginKind.TEMPLATE, OriginKind.VOCABULARY)
     for text, origin in pieces:
         if not text:
             continue
-        if origin.kind is template:
+        if origin.kind in whole:
             if current is not None:
                 out.append((run[0] if len(run) == 1 else "".join(run), current))
                 current = None
