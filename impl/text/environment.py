@@ -308,8 +308,8 @@ class ProvenanceEnvironment(ImmutableSandboxedEnvironment):
             return self._from_table(obj, name, SEQUENCE_METHODS, type(obj))
         if isinstance(obj, LoopContext) and name in LOOP_NAMES:
             return getattr(obj, name)
-        if isinstance(obj, Undefined) and not name.startswith("__"):
-            return getattr(obj, name)
+        if isinstance(obj, Undefined):
+            return _ABSENT if name.startswith("__") else getattr(obj, name)
         if obj is None or isinstance(obj, (bool, int, float)):
             if hasattr(obj, name):
                 raise refuse(f"attribute {name}", f"of a {type(obj).__name__}")
@@ -355,7 +355,7 @@ def _range(*bounds: int) -> range:
     return safe_range(*bounds)
 
 
-def _raise_exception(message: Any = None) -> Any:
+def _raise_exception(message: Any) -> Any:
     raise TemplateError(
         message.text if isinstance(message, Rope) else as_text("raise_exception", message).text
     )

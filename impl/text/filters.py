@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from jinja2 import Undefined, filters, tests
-from jinja2.exceptions import FilterArgumentError, UndefinedError
+from jinja2.exceptions import FilterArgumentError, TemplateRuntimeError
 
 from assay.impl.text.budget import MAX_ITEMS, copied, counted, exceeded, sized, spend
 from assay.impl.text.methods import as_text, join, padded, percent, recased, replace, strip
@@ -345,7 +345,7 @@ def named(table: Mapping[str, Callable[..., Any]], kind: str, args: tuple[Any, .
         raise FilterArgumentError(f"map requires a {kind} argument")
     name = _text(args[0])
     if name not in table:
-        raise UndefinedError(f"No {kind} named {name!r} found.")
+        raise TemplateRuntimeError(f"No {kind} named {name!r} found.")
     return table[name]
 
 

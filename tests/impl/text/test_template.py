@@ -145,6 +145,12 @@ def test_a_broken_template_is_named_with_its_line() -> None:
             "{{ 'x'.__class__.mro() }}",
             "SecurityError: access to attribute '__class__' of 'str' object is unsafe.",
         ),
+        (
+            "{{ ''.__class__.__mro__ }}",
+            "SecurityError: access to attribute '__class__' of 'str' object is unsafe.",
+        ),
+        ("{{ messages | map('nope') | list }}", "TemplateRuntimeError: No filter named 'nope'."),
+        ("{{ messages | selectattr('role', 'nope') | list }}", "TemplateRuntimeError: No test named 'nope'."),
         ("{{ messages.clear() }}", "SecurityError: access to attribute 'clear' of 'list' object is unsafe."),
     ],
 )
@@ -334,3 +340,34 @@ def test_values_below_a_long_key_share_its_text() -> None:
     assert all(isinstance(place, Place) for place in places)
     assert places[0].parent is places[1].parent  # type: ignore[union-attr]
     assert places[0].parent.step is key  # type: ignore[union-attr]
+
+
+A, B, C = ((word, f"messages[{index}].content") for index, word in enumerate("ABC"))
+BAR, GAP = ("|", ""), (" ", "")
+
+
+@pytest.mark.parametrize(
+    ("expression", "parts"),
+    [
+        ("ns.t", [GAP, A, BAR, B, BAR, C]),
+        ("ns.t.strip()", [A, BAR, B, BAR, C]),
+        ("ns.t | trim", [A, BAR, B, BAR, C]),
+        ("ns.t.split('|')[0]", [GAP, A]),
+        ("ns.t.split('|')[1:] | join", [B, C]),
+        ("ns.t.rsplit('|', 1) | last", [C]),
+        ("(ns.t ~ ns.t).partition('B')[0]", [GAP, A, BAR]),
+        ("ns.t.splitlines() | last", [GAP, A, BAR, B, BAR, C]),
+        ("ns.t[1:2] ~ ns.t[3:4]", [A, B]),
+        ("ns.t.lstrip(' A')", [BAR, B, BAR, C]),
+        ("ns.t.removesuffix('|C')", [GAP, A, BAR, B]),
+    ],
+)
+def test_an_accumulated_text_keeps_the_field_of_every_part(
+    expression: str, parts: list[tuple[str, str]]
+) -> None:
+    source = (
+        "{% set ns = namespace(t=' ') %}{% for m in messages %}{% set ns.t = ns.t ~ m.content ~ '|' %}{% endfor %}"
+        "{% set ns.t = ns.t.removesuffix('|') %}{{ " + expression + " }}"
+    )
+    turns = [{"content": word} for word in "ABC"]
+    assert [(text, origin.path) for text, origin in ChatTemplate(source).render({"messages": turns})] == parts
