@@ -24,7 +24,7 @@ def under_fast_blas(config: dict[str, Any], length: int, seed: int) -> dict[str,
 
     if load_fast_blas() is None:
         return {"isLoaded": False}
-    from assay.impl.model.numerics import PLAIN, TILE_ROWS, Numerics
+    from assay.impl.model.numerics import HALVED_FROM, PLAIN, TILE_ROWS, Numerics
     from assay.provenance.captures.geometries import counter_tokens
     from assay.provenance.captures.mlx_partition import differing_partitions, fast_difference
 
@@ -35,6 +35,8 @@ def under_fast_blas(config: dict[str, Any], length: int, seed: int) -> dict[str,
         "isLoaded": not are_rows_independent(),
         "differing": [f"{name}: {owner}" for name, owner in wrong],
         "runs": runs,
-        "fast": fast_difference(config, length, seed, PLAIN, tiled),
+        "fast": fast_difference(
+            config, max(length, 2 * HALVED_FROM), seed, PLAIN, tiled
+        ),  # both streams at work
         "wholeProductsDiffering": len(differing_partitions(config, tokens, PLAIN, seed)[0]),
     }
