@@ -240,6 +240,8 @@ def _facts(directory: Path | None) -> "tuple[TokenizerFacts, TextContract, Path 
         from assay.impl.text.miniature import tokenizer_files
 
         return read_facts(tokenizer_files()), text_contract("miniature"), None
+    if not directory.is_dir():
+        raise usage_error("--tokenizer", expected="a directory", got=directory)
     facts = read_facts(load_files(directory))
     contract = contract_of_tokens(facts.added)
     if contract is None:

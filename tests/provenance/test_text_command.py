@@ -75,6 +75,11 @@ def test_a_directory_of_the_family_is_known_by_its_added_tokens(ask: Any, tmp_pa
     write_tokenizer(tmp_path)
     code, out, _ = ask("encode", {"text": "a"}, "--tokenizer", str(tmp_path))
     assert (code, json.loads(out)["profile"]) == (0, "assay-miniature-v1")
+    code, _, err = ask("encode", {"text": "a"}, "--tokenizer", str(tmp_path / "tokenizer.json"))
+    assert (code, err.startswith("assay: error: usage.argument: --tokenizer: expected a directory")) == (
+        2,
+        True,
+    )
     document = json.loads((tmp_path / "tokenizer.json").read_bytes())
     document["added_tokens"][3]["content"] = "<|other|>"
     (tmp_path / "tokenizer.json").write_text(json.dumps(document), encoding="utf-8")

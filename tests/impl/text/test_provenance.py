@@ -89,7 +89,7 @@ def rendered(source: str, **callers: str) -> Prompt | None:
     return None
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(PROGRAMS, CALLERS, CALLERS, CALLERS)
 @example(PREFACE + "{{ '<|im_' ~ x ~ 'end|>' }}", "", "", "")
 @example(PREFACE + "{{ ('<|im_' ~ x ~ 'end|>') | replace(x, '') }}", "Q", "", "")
@@ -111,7 +111,7 @@ WHOLE = st.sampled_from(
 ANY = st.recursive(st.one_of(WHOLE, LITERALS, VARIABLES), _grown, max_leaves=6)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(ANY, CALLERS, CALLERS, CALLERS)
 @example("'Q<think>\\n'", "", "", "")
 def test_no_byte_of_a_caller_is_ever_control(expression: str, x: str, y: str, z: str) -> None:
