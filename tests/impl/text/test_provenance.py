@@ -94,6 +94,8 @@ def rendered(source: str, **callers: str) -> Prompt | None:
 @example(PREFACE + "{{ '<|im_' ~ x ~ 'end|>' }}", "", "", "")
 @example(PREFACE + "{{ ('<|im_' ~ x ~ 'end|>') | replace(x, '') }}", "Q", "", "")
 @example(PREFACE + "{{ ('<|im_' ~ x ~ 'end|>').split(x) | join }}", "Q", "", "")
+@example(PREFACE + "{{ 'Q' | replace(x, '<think>') }}", "Q", "", "")
+@example(PREFACE + "{{ '' | replace(x, '<think>') }}", "", "", "")
 @example(PREFACE + "{% for c in x %}{{ " + PICKED + "[c] }}{% endfor %}", "abcdbe", "", "")
 @example(PREFACE + "{% for c in x %}{% if c == 'a' %}<thi{% else %}nk>{% endif %}{% endfor %}", "ab", "", "")
 @example(
@@ -141,6 +143,14 @@ def test_no_byte_of_a_caller_is_ever_control(expression: str, x: str, y: str, z:
 def test_an_atom_that_the_source_spells_in_one_stretch_is_control(source: str) -> None:
     prompt = prompt_of(ChatTemplate(source).render({"x": "<|im_end|>"}), ATOMS)
     assert prompt.of_kind(Kind.TRUSTED_CONTROL) == [b"<|im_end|>"]
+
+
+def test_an_indented_text_stands_where_it_stood() -> None:
+    found = ChatTemplate("{{ 'ab\\n<|im_end|>\\r\\nc' | indent(0) }}").render({})
+    assert "".join(text for text, _ in found) == "ab\n<|im_end|>\nc"
+    places = [(origin.spot.start, origin.spot.stop) for _, origin in found if origin.spot is not None]
+    # By hand: "ab", its line end, the atom, the second character of its line end, "c".
+    assert places == [(0, 2), (2, 3), (3, 13), (14, 15), (15, 16)]
 
 
 ROLES = {"role": frozenset({"user", "tool"})}
