@@ -94,7 +94,8 @@ def replace(text: Rope, old: Rope, new: Rope, count: int | None = None) -> Rope:
     """`str.replace`.
 
     Where a caller's characters are replaced, or looked for, the new text is `computed`, even if the template wrote
-    it: it stands there because a caller spelled the old one, and must not become control for that.
+    it: it stands there because a caller spelled the old one, and must not become control for that. So is what stands
+    around every character when nothing is looked for: whose that nothing was isn't known.
     """
     plain, needle, limit = text.text, _plain(old), -1 if count is None else count
     asked = _is_of_template(old)
@@ -109,7 +110,7 @@ def replace(text: Rope, old: Rope, new: Rope, count: int | None = None) -> Rope:
             break
         parts.append(text.cut(at, found))
         hit = text.cut(found, found + len(needle))
-        owned = asked and _is_of_template(hit if needle else text)
+        owned = asked and bool(hit) and _is_of_template(hit)
         parts.append(new if owned else rope(new.text, COMPUTED))
         spend(1)
         at = found + len(needle)
