@@ -2,9 +2,10 @@
 
 import argparse
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from assay import __version__
 from assay.impl.model.geometry import read_geometry
@@ -12,6 +13,8 @@ from assay.impl.model.trace import Trace
 from assay.impl.runtime.budget import parse_size
 from assay.impl.runtime.opening import Ringing, Wish, open_stream, plan_memory, reader_limits
 from assay.impl.runtime.plans import store_digest
+from assay.impl.runtime.prefill import Rates
+from assay.impl.runtime.probe import load_probe, probe, save_probe
 from assay.impl.runtime.recorder import Recorder, physical_bytes, trace_header
 from assay.impl.runtime.routes import Routes
 from assay.impl.runtime.service import StreamReader
@@ -19,14 +22,20 @@ from assay.impl.runtime.streaming import Options
 from assay.impl.stores.expert_store import RecordDigests
 from assay.impl.stores.record_digests import load_digests, save_digests
 from assay.provenance.output import say
-from assay.provenance.paths import evidence_directory
+from assay.provenance.paths import cache_directory, evidence_directory
 from assay.provenance.progress import progress_bar
+from assay.spec.documents.device_probe import ProbeChoice
 from assay.spec.documents.generation import MemoryOwner, Policies, Streaming
 from assay.spec.errors import AdmissionError
 
 if TYPE_CHECKING:
     from assay.impl.model.numerics import Numerics
     from assay.impl.stores.artifact.opened import Artifact
+
+
+_MIB: Final = 1 << 20
+PROBED_FROM_BYTES: Final = 256 << 20
+"""Bytes of an expert store from which its device is probed before the first run; a smaller one fits into every cache."""
 
 
 class StreamedRun:
@@ -54,6 +63,13 @@ class StreamedRun:
         page = artifact.rows.geometry.page_stride
         self._policy: Policies = arguments.policy or "lru"
         options = Options(0, self._policy, row_slot_bytes=page, row_window=32)
+        choice = _probed(artifact, page, is_quiet=arguments.quiet)
+        self._is_measured = choice is not None
+        if choice is not None:
+            rates = Rates(choice.record_mib_per_s * _MIB, choice.sequential_mib_per_s * _MIB)
+            options = replace(
+                options, readers=choice.expert_readers, row_readers=choice.ple_readers, rates=rates
+            )
         limits = reader_limits(artifact, options)
         reader_bytes = sum(one.memory_bytes for one in limits.values())
         plan_memory(artifact, wish, reader_bytes)  # refused before a long verification
@@ -65,13 +81,17 @@ class StreamedRun:
         self._stack = ExitStack()
         with ExitStack() as stack:
             if arguments.trace is not None:
-                header = trace_header(limits, stores, producer=f"assay {__version__}", is_private=True)
+                header = trace_header(
+                    limits, stores, producer=f"assay {__version__}", is_private=True,
+                    wants_direct=choice is not None and choice.wants_direct,
+                )  # fmt: skip
                 self._recorder = Recorder(arguments.trace, header)
                 stack.callback(self._recorder.close)
             self.opened = open_stream(
                 artifact, arguments.path, numerics, digests, wish, options,
                 lambda ring: StreamReader(
-                    dict.fromkeys(stores, file), limits, observer=Ringing(ring, self._recorder)
+                    dict.fromkeys(stores, file), limits, observer=Ringing(ring, self._recorder),
+                    wants_direct=choice is not None and choice.wants_direct,
                 ),
                 reader_bytes,
             )  # fmt: skip
@@ -108,6 +128,7 @@ class StreamedRun:
             row_wait_seconds=lane.row_wait_ns / 1e9,
             exposed_wait_seconds=lane.exposed_ns / 1e9,
             verified=self._is_verified,
+            measured=self._is_measured,
             budget_bytes=self._budget_bytes,
             memory=[MemoryOwner(owner=one.name, bytes=one.size_bytes) for one in self.opened.plan.owners],
         )
@@ -134,6 +155,20 @@ class StreamedRun:
         self._stack.close()
         if self._recorder is not None and self._recorder.finding is not None:
             raise AdmissionError(self._recorder.finding)
+
+
+def _probed(artifact: "Artifact", page_bytes: int, *, is_quiet: bool) -> ProbeChoice | None:
+    """Returns what a probe of the artifact's device chose; a store too small to say anything is not probed."""
+    file = artifact.experts.extent.file
+    record = max(layer.record_bytes for layer in artifact.experts.manifest.layers)
+    folder = cache_directory() / "device-probe"
+    found = load_probe(folder, file, record, page_bytes)
+    if found is None and artifact.experts.manifest.data_bytes >= PROBED_FROM_BYTES:
+        if not is_quiet:
+            say("probing the device: sizes and depth of reads, for this and later runs")
+        found = probe(file, record, page_bytes)
+        save_probe(folder, found)
+    return None if found is None else found.choice
 
 
 def _digests(artifact: "Artifact", arguments: argparse.Namespace) -> RecordDigests | None:

@@ -37,7 +37,8 @@ class Streaming(Document):
     `hits` were resident, `joined` on their way, `misses` asked for only then. Waits are seconds in which nothing was
     left to compute until a record, or a page of rows, had come. `physical_bytes` are those that the system fetched
     from the device for this process, and null where it does not say. `verified` says whether records were compared
-    with digests; pages of rows always are. `budget_bytes` is null where nobody set a bound.
+    with digests; pages of rows always are. `measured` says whether depth of reads and the crossover of prefill are those
+    of a probe of this device. `budget_bytes` is null where nobody set a bound.
     """
 
     expert_cache_records: Count
@@ -56,6 +57,7 @@ class Streaming(Document):
     row_wait_seconds: float
     exposed_wait_seconds: float
     verified: bool
+    measured: bool
     budget_bytes: Count | None
     memory: list[MemoryOwner]
 

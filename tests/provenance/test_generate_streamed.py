@@ -130,3 +130,28 @@ def _peak_bytes(pid: int) -> int:
     except OSError:
         return 0
     return next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM")), 0)
+
+
+def test_a_probe_of_the_device_decides_depth_and_crossover(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from assay.impl.runtime import streaming
+
+    path = miniature_artifact()
+    assert run(capsys, str(path), *IDS, "--stream")[1]["statistics"]["streaming"]["measured"] is False
+    monkeypatch.setattr("assay.provenance.streaming.PROBED_FROM_BYTES", 0)
+    seen: list[Any] = []
+    made = streaming.Stream.__init__
+
+    def noted(self: Any, *arguments: Any) -> None:
+        seen.append(arguments[4])
+        made(self, *arguments)
+
+    monkeypatch.setattr(streaming.Stream, "__init__", noted)
+    first = run(capsys, str(path), *IDS, "--stream")[1]
+    assert first["statistics"]["streaming"]["measured"] is True
+    (kept,) = list((Path.cwd() / "cache").rglob("device-probe/*.json"))
+    choice = json.loads(kept.read_text())["choice"]
+    assert (seen[0].readers, seen[0].row_readers) == (choice["expert_readers"], choice["ple_readers"])
+    assert seen[0].rates.record == choice["record_mib_per_s"] * (1 << 20)
+    assert seen[0].rates.extent == choice["sequential_mib_per_s"] * (1 << 20)
