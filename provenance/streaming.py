@@ -11,7 +11,7 @@ from assay import __version__
 from assay.impl.model.geometry import read_geometry
 from assay.impl.model.trace import Trace
 from assay.impl.runtime.budget import parse_size
-from assay.impl.runtime.opening import Ringing, Wish, open_stream, plan_memory, reader_limits
+from assay.impl.runtime.opening import Ringing, Wish, fit_chunk, open_stream, reader_limits
 from assay.impl.runtime.plans import store_digest
 from assay.impl.runtime.prefill import Rates
 from assay.impl.runtime.probe import load_probe, probe, save_probe
@@ -72,7 +72,10 @@ class StreamedRun:
             )
         limits = reader_limits(artifact, options)
         reader_bytes = sum(one.memory_bytes for one in limits.values())
-        plan_memory(artifact, wish, reader_bytes)  # refused before a long verification
+        wish = fit_chunk(artifact, wish, reader_bytes)  # refused before a long verification
+        if wish.chunk < min(arguments.chunk, context) and not arguments.quiet:
+            say(f"the budget holds the work on {wish.chunk} tokens at a time")
+        arguments.chunk = self._chunk = wish.chunk
         digests = _digests(artifact, arguments)
         self._is_verified = digests is not None
         file = artifact.experts.extent.file
@@ -129,6 +132,7 @@ class StreamedRun:
             exposed_wait_seconds=lane.exposed_ns / 1e9,
             verified=self._is_verified,
             measured=self._is_measured,
+            chunk=self._chunk,
             budget_bytes=self._budget_bytes,
             memory=[MemoryOwner(owner=one.name, bytes=one.size_bytes) for one in self.opened.plan.owners],
         )

@@ -5,8 +5,10 @@ can't hold all of it is refused with every number, so that a user sees which of 
 silence.
 """
 
+import ctypes
 import os
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +36,7 @@ _UNITS: Final = {
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
 }  # fmt: skip
 _SIZE = re.compile(r"([0-9]{1,18})(\.[0-9]{1,9})?\s*([A-Za-z]{0,3})")
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # names of glibc's mallopt
 LARGEST: Final = 1 << 62
 ALLOWANCE: Final = 12
 """Share of the budget that is kept free, 1 in this many: what an allocator and a thread stack take beside what is asked."""
@@ -114,13 +117,24 @@ def allowance(budget_bytes: int | None) -> Owner:
     return Owner("allocator and threads", 0 if budget_bytes is None else budget_bytes // ALLOWANCE)
 
 
+def return_freed_memory() -> None:
+    """Lets the C library give large freed blocks back at once, where it can be told so.
+
+    glibc raises the size from which blocks are returned whenever one is freed, up to 32 MiB; what it keeps is in nobody's
+    plan.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        for parameter in (_MMAP_THRESHOLD, _TRIM_THRESHOLD):
+            mallopt(parameter, 1 << 18)
+
+
 def process_bytes() -> int:
     """Returns the resident bytes of this process: of itself where the system says so, else its highest so far."""
     try:
         pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     except (OSError, ValueError, IndexError):
         import resource
-        import sys
 
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak << 10

@@ -6,12 +6,14 @@ from math import prod
 from pathlib import Path
 from typing import Final
 
+import mlx.core as mx
+
 from assay.impl.model.experts import Codec
 from assay.impl.model.geometry import Geometry, read_geometry
 from assay.impl.model.loader import Elsewhere, Loaded, load_artifact
 from assay.impl.model.numerics import Numerics
 from assay.impl.model.sizes import state_size
-from assay.impl.runtime.budget import Owner, Plan, allowance, process_bytes
+from assay.impl.runtime.budget import BUDGET, Owner, Plan, allowance, process_bytes, return_freed_memory
 from assay.impl.runtime.cache import WORKING_SET
 from assay.impl.runtime.clauses import refuse
 from assay.impl.runtime.device import Transfer
@@ -26,9 +28,15 @@ from assay.impl.runtime.tickets import Ticket
 from assay.impl.runtime.wave import MOST_AT_ONCE, StreamedExperts
 from assay.impl.stores.artifact.opened import Artifact
 from assay.impl.stores.expert_store import RecordDigests
+from assay.spec.errors import ContractError
 
 SLOT_BYTES: Final = 32 << 20
 """Bytes of the reader's slots for records that were read ahead, unless one record is larger."""
+LEAST_CHUNK: Final = 16
+AT_ONCE: Final = 3
+"""How many times over the largest arrays of a chunk live at once, from peaks that were measured at 64 to 512 tokens."""
+FEW_TOKENS_BYTES: Final = 8 << 20
+"""What a chunk takes however short it is."""
 _WIDENED_BYTES: Final = 4
 _LOADING_COPIES: Final = 3
 """Copies of the largest tensor while it is loaded: its bytes, its values, and those transposed."""
@@ -94,6 +102,30 @@ def plan_memory(artifact: Artifact, wish: Wish, reader_bytes: int) -> tuple[int,
     return count, plan
 
 
+def fit_chunk(artifact: Artifact, wish: Wish, reader_bytes: int) -> Wish:
+    """Returns the wish with the largest chunk, of those halved from the one asked for, that its budget holds.
+
+    Any chunk gives the same result; it bounds memory. Where the cache takes what is left, a chunk that leaves room for
+    half of all records is preferred. The least is 16 tokens.
+
+    Raises:
+        ContractError: runtime.budget or runtime.cache.working-set, as of the least chunk.
+    """
+    geometry = read_geometry(artifact.config)
+    while True:
+        is_least = wish.chunk <= LEAST_CHUNK
+        try:
+            count, _ = plan_memory(artifact, wish, reader_bytes)
+        except ContractError as error:
+            if is_least or error.finding.code != BUDGET:
+                raise
+        else:
+            is_roomy = wish.records is not None or 2 * count >= geometry.experts * geometry.layers
+            if is_roomy or is_least:
+                return wish
+        wish = replace(wish, chunk=max(LEAST_CHUNK, wish.chunk // 2))
+
+
 def open_stream(
     artifact: Artifact,
     path: Path,
@@ -121,6 +153,9 @@ def open_stream(
         AdmissionError: what loading finds.
     """
     count, plan = plan_memory(artifact, wish, reader_bytes)
+    if wish.budget_bytes is not None:
+        mx.set_cache_limit(0)  # buffers that MLX keeps for later are nobody's in the plan
+        return_freed_memory()
     store = artifact.experts if digests is None else artifact.experts.with_digests(digests)
     stream = Stream(
         store, artifact.rows, read_geometry(artifact.config), codec_of(artifact), replace(options, capacity=count),
@@ -201,21 +236,24 @@ def _owners(artifact: Artifact, geometry: Geometry, wish: Wish, reader_bytes: in
             f"state of {wish.context} tokens in {wish.lanes} lane(s)",
             wish.lanes * (state.total + state.pooled_index),
         ),
-        Owner(f"work on {wish.chunk} tokens", workspace_bytes(geometry, wish.chunk)),
+        Owner(f"work on {wish.chunk} tokens", workspace_bytes(geometry, wish.chunk, wish.context)),
         Owner("read buffers", reader_bytes),
         allowance(wish.budget_bytes),
     )
 
 
-def workspace_bytes(geometry: Geometry, tokens: int) -> int:
+def workspace_bytes(geometry: Geometry, tokens: int, context: int) -> int:
     """Returns an upper estimate of the arrays that live at the same time while a chunk of tokens is computed."""
     g = geometry
     rows = tokens * g.experts_used + min(tokens * g.experts_used, g.experts) * 16
     routed = rows * (2 * g.hidden + 3 * g.expert_width)
     mixing = tokens * max(
         2 * g.channels + 3 * g.value_heads * g.value_dim,
-        4 * g.heads * g.head_dim + g.heads * min(g.selection_width, tokens) * 2,
+        4 * g.heads * g.head_dim
+        + 2 * g.heads * min(g.selection_width, context)
+        + (g.index_heads + 2) * (context // g.ratio),
     )
     streams = tokens * (6 * g.wide + g.streams * g.hidden)
     embedding = tokens * 3 * g.ple_embedding
-    return 4 * (routed + mixing + streams + embedding + 4 * g.physical_rows)
+    alive = 4 * (routed + mixing + streams + embedding + 4 * g.physical_rows)
+    return AT_ONCE * alive + FEW_TOKENS_BYTES

@@ -65,7 +65,8 @@ class Server:
         if self.lanes:
             size = state_size(stream.geometry, context, cache_bytes=4)
             own = Owner(
-                f"lane {name}", size.total + size.pooled_index + workspace_bytes(stream.geometry, chunk)
+                f"lane {name}",
+                size.total + size.pooled_index + workspace_bytes(stream.geometry, chunk, context),
             )
             left = self.plan.left_bytes
             if left is not None and own.size_bytes > left:

@@ -38,7 +38,8 @@ class Streaming(Document):
     left to compute until a record, or a page of rows, had come. `physical_bytes` are those that the system fetched
     from the device for this process, and null where it does not say. `verified` says whether records were compared
     with digests; pages of rows always are. `measured` says whether depth of reads and the crossover of prefill are those
-    of a probe of this device. `budget_bytes` is null where nobody set a bound.
+    of a probe of this device. `chunk` is the most tokens of a prompt that were computed at a time: what was asked for, or what
+    the budget holds. `budget_bytes` is null where nobody set a bound.
     """
 
     expert_cache_records: Count
@@ -58,6 +59,7 @@ class Streaming(Document):
     exposed_wait_seconds: float
     verified: bool
     measured: bool
+    chunk: Count
     budget_bytes: Count | None
     memory: list[MemoryOwner]
 
