@@ -1,6 +1,6 @@
 """Battery `trace`: the sample trace with one lie in it, each refused for its own reason.
 
-Form: each key of each kind of line taken away, doubled under another name, or given another type. Meaning: lines that
+Told twice: each value that follows from other lines, changed alone. Form: each key of each kind of line taken away, doubled under another name, or given another type. Meaning: lines that
 are moved, removed, repeated or changed so that each alone still has its form.
 """
 
@@ -78,6 +78,20 @@ def _late(kind: str, match: dict[str, Any], **fields: Any) -> Edit:
 
 def _event(ticket: int, what: str) -> dict[str, Any]:
     return {"ticket": ticket, "what": what}
+
+
+_TOLD: Final = {
+    "ticket": ("id", "fetch", "bytes"),
+    "event": (
+        "ticket", "fetch", "slot", "slot_generation", "leases", "arrived", "priority", "completion", "reason",
+    ),
+    "read": ("fetch", "part", "slot", "slot_generation", "bytes"),
+}  # fmt: skip
+"""Keys whose value follows from other lines of the same trace."""
+_MEANINGS: Final = (
+    "trace.after-end", "trace.bytes", "trace.counts", "trace.generation", "trace.leases", "trace.order",
+    "trace.priority", "trace.slot", "trace.state", "trace.unknown",
+)  # fmt: skip
 
 
 def _insert_generation(lines: Lines, owner: str, generation: int, before: dict[str, Any]) -> None:
@@ -277,7 +291,22 @@ def _listed() -> tuple[tuple[Mutation, Edit], ...]:
                 )
                 mutation = Mutation(f"form:{name}:{how}", "form", name, how, (code,), where)
                 found.append((mutation, functools.partial(_edit_key, place, path, how)))
+    for place, line in enumerate(lines):
+        for key in _TOLD.get(line["line"], ()):
+            name = f"{line['line']}.{key}"
+            mutation = Mutation(
+                f"told:{place + 1}:{name}", "told twice", name, f"{line[key]!r} told otherwise", _MEANINGS
+            )
+            found.append((mutation, functools.partial(_tell_otherwise, place, key)))
     return tuple(found)
+
+
+def _tell_otherwise(place: int, key: str, lines: Lines) -> None:
+    """Changes what another line of the trace tells as well."""
+    value = lines[place][key]
+    lines[place][key] = (
+        0 if value is None else ("" if value else "late") if isinstance(value, str) else value + 1
+    )
 
 
 def _paths(value: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

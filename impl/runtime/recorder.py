@@ -75,7 +75,7 @@ class Recorder:
         """Notes what happened to a ticket."""
         ticket = change.ticket
         if change.what == "issued":
-            self._note(("ticket", change.now_ns, ticket.id, ticket.request))
+            self._note(("ticket", change.now_ns, ticket.id, ticket.request, ticket.fetch))
             return
         self._note((
             "event", change.now_ns, ticket.id, change.what, ticket.fetch, ticket.slot, ticket.slot_generation,
@@ -266,7 +266,7 @@ def physical_bytes() -> int | None:
 
 
 def _ticket_line(note: tuple[Any, ...], origin: int) -> dict[str, Any]:
-    _, now, id_, request = note
+    _, now, id_, request, fetch = note
     target = request.target
     what: dict[str, Any] = {"kind": "rows", "pages": list(getattr(target, "pages", ()))}
     if isinstance(target, ExpertRecord):
@@ -277,6 +277,7 @@ def _ticket_line(note: tuple[Any, ...], origin: int) -> dict[str, Any]:
         "line": "ticket",
         "id": id_,
         "t": now - origin,
+        "fetch": _known(fetch),
         "store": request.store,
         "owner": request.owner,
         "generation": request.generation,

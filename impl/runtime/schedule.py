@@ -239,7 +239,6 @@ class Scheduler:
             request.deadline_ns,
             issued_ns=now_ns,
         )
-        self._changed(ticket, "issued", now_ns)
         state = self._lanes[request.lane]
         if request.generation < self._generations.get(request.owner, request.generation):
             return self._refused(ticket, State.CANCELLED, STALE, now_ns)
@@ -262,9 +261,10 @@ class Scheduler:
         state.tickets += 1
         self._owners.setdefault(request.owner, {})[ticket.id] = ticket
         self._reconsider(fetch)
+        self._changed(ticket, "issued", now_ns)
         if ticket.was_joined:
-            self._changed(ticket, "joined", now_ns)
             ticket.arrived_parts = max(one.arrived_parts for one in fetch.tickets)
+            self._changed(ticket, "joined", now_ns)
         if fetch.is_ready:
             self._publish(ticket, now_ns)
         return ticket
@@ -441,6 +441,7 @@ class Scheduler:
             state.waiting[fetch.counted] += fetch.is_waiting
 
     def _refused(self, ticket: Ticket, state: State, reason: str, now_ns: int) -> Ticket:
+        self._changed(ticket, "issued", now_ns)
         ticket.state, ticket.reason = state, reason
         self._changed(ticket, state.value, now_ns)
         return ticket

@@ -56,10 +56,12 @@ class _Live:
     line: TicketLine
     lane: str
     priority: int
+    fetch: int | None
     state: str = "queued"
-    fetch: int | None = None
     slot: int | None = None
     slot_generation: int | None = None
+    arrived: int = 0
+    is_promoted: bool = False
 
 
 @dataclass(slots=True)
@@ -69,8 +71,18 @@ class _Use:
     fetch: int
     generation: int
     parts: list[int]
+    begun: int
+    priority: int
     read: set[int] = field(default_factory=set)
     tickets: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Shared:
+    """What tickets of one read have in common."""
+
+    what: tuple[str, str, tuple[int, ...]]
+    live: int = 0
 
 
 class TraceRules:
@@ -91,6 +103,7 @@ class TraceRules:
         self._number = 0
         self._live: dict[int, _Live] = {}
         self._ends: dict[int, str] = {}  # how recent tickets ended; older ones are only known to have ended
+        self._shared: dict[int, _Shared] = {}
         self._slots: dict[tuple[str, int], _Use] = {}
         self._waiting: dict[str, set[int]] = {"expert": set(), "ple": set()}
         self._counted: Counter[str] = Counter()
@@ -149,7 +162,15 @@ class TraceRules:
             self._wrong(BOUND, where, f"at most {limits.tickets} live tickets", "one more")
             return
         self._counted[lane] += 1
-        self._live[line.id] = _Live(line, lane, line.priority)
+        self._live[line.id] = _Live(line, lane, line.priority, line.fetch)
+        if line.fetch is not None:
+            what = (line.store, line.target.model_dump_json(), tuple(line.parts))
+            shared = self._shared.setdefault(line.fetch, _Shared(what))
+            shared.live += 1
+            if shared.what != what:
+                self._wrong(
+                    BYTES, f"{where}.fetch", "a read of the same bytes", f"fetch {line.fetch} of others"
+                )
         if line.priority == 0:
             self._waiting[lane].add(line.id)
 
@@ -167,22 +188,39 @@ class TraceRules:
             )
             if line.what not in _ENDS:
                 return
-        if line.completion is not None:
-            if line.completion <= self._completion:
-                self._wrong(ORDER, f"{where}.completion", f"more than {self._completion}", line.completion)
-            self._completion = line.completion
-        if line.what == "promoted" and line.priority > live.priority:
-            self._wrong(PRIORITY, where, f"at most {live.priority}", line.priority)
-        live.priority = line.priority
-        if line.what == "joined":
-            live.fetch = line.fetch
+        self._judge_completion(line, live, where)
+        self._judge_priority(line, live, where)
+        if (line.what in {"failed", "dropped", "cancelled"}) != bool(line.reason):
+            self._wrong(
+                STATE,
+                f"{where}.reason",
+                f"a reason only for an end, and for {line.what} as it should be",
+                line.reason,
+            )
+        if (
+            line.reason == "late"
+            and not live.is_promoted
+            and (live.line.deadline is None or live.line.deadline >= line.t)
+        ):
+            self._wrong(STATE, f"{where}.reason", f"a deadline before {line.t}", live.line.deadline)
+        if line.fetch != live.fetch:
+            self._wrong(GENERATION, where, f"fetch {live.fetch}", line.fetch)
         if line.what == "reading" or (line.what == "joined" and line.slot is not None):
             self._begin(line, live, where)
-        elif line.what == "ready":
-            self._ready(line, live, where)
+        elif (line.slot, line.slot_generation) != (live.slot, live.slot_generation):
+            expected = f"slot {live.slot}, use {live.slot_generation}"
+            self._wrong(GENERATION, where, expected, f"slot {line.slot}, use {line.slot_generation}")
+        self._judge_arrived(line, live, where)
+        if line.what == "ready":
+            self._ready(live, where)
         elif line.what in _ENDS:
             self._ended(line, live, where)
-        self._judge_leases(line, live, where)
+        shared = None if live.fetch is None else self._shared.get(live.fetch)
+        leases = 0 if shared is None else shared.live
+        if line.leases != leases:
+            self._wrong(LEASES, f"{where}.leases", leases, line.leases)
+        if shared is not None and shared.live == 0 and live.fetch is not None:
+            del self._shared[live.fetch]
         waits = line.ticket in self._live and live.state == "queued" and live.priority == 0
         (self._waiting[live.lane].add if waits else self._waiting[live.lane].discard)(line.ticket)
 
@@ -199,7 +237,7 @@ class TraceRules:
         if line.fetch is None or line.slot is None or line.slot_generation is None:
             self._wrong(STATE, where, "a fetch and a slot", f"fetch {line.fetch}, slot {line.slot}")
             return
-        live.fetch, live.slot, live.slot_generation = line.fetch, line.slot, line.slot_generation
+        live.slot, live.slot_generation = line.slot, line.slot_generation
         key = (live.lane, line.slot)
         use = self._slots.get(key)
         limits = None if self.header is None else self.header.lanes.get(live.lane)  # type: ignore[call-overload]
@@ -214,9 +252,13 @@ class TraceRules:
                 self._wrong(SLOT, f"{where}: {live.lane} slot {line.slot}", expected, got)
             if limits is not None and line.slot >= limits.slots:
                 return
-            use = self._slots[key] = _Use(line.fetch, line.slot_generation, live.line.parts)
+            use = self._slots[key] = _Use(
+                line.fetch, line.slot_generation, live.line.parts, line.t, live.priority
+            )
         elif use.generation != line.slot_generation:
             self._wrong(GENERATION, where, f"use {use.generation} of the slot", line.slot_generation)
+        elif line.what == "reading":
+            use.priority = min(use.priority, live.priority)
         use.tickets.add(line.ticket)
         if live.line.generation < self._generations.get(live.line.owner, 0):
             self._wrong(
@@ -228,16 +270,10 @@ class TraceRules:
                 first = min(self._waiting[live.lane])
                 self._wrong(EXACT_FIRST, where, f"ticket {first} first", f"priority {live.priority}")
 
-    def _ready(self, line: EventLine, live: _Live, where: str) -> None:
+    def _ready(self, live: _Live, where: str) -> None:
         if live.state != "reading":
             return
         live.state = "ready"
-        named = (line.fetch, line.slot, line.slot_generation)
-        held = (live.fetch, live.slot, live.slot_generation)
-        if named != held:
-            self._wrong(
-                GENERATION, where, "fetch {}, slot {}, use {}".format(*held), "{}, {}, {}".format(*named)
-            )
         if live.line.generation < self._generations.get(live.line.owner, 0):
             expected = f"generation {self._generations[live.line.owner]} of {live.line.owner}"
             self._wrong(GENERATION, where, expected, live.line.generation)
@@ -250,10 +286,10 @@ class TraceRules:
             self._wrong(PRIORITY, where, "a prediction", "an exact ticket that was dropped")
         if line.what == "failed" and live.priority > 0:
             self._wrong(PRIORITY, where, "an exact ticket", "a prediction that failed")
-        if line.what != "released" and not line.reason:
-            self._wrong(STATE, f"{where}.reason", f"why it was {line.what}", "nothing")
         del self._live[line.ticket]
         self._counted[live.lane] -= 1
+        if live.fetch is not None and live.fetch in self._shared:
+            self._shared[live.fetch].live -= 1
         self._ends[line.ticket] = line.what
         if len(self._ends) > 4096:
             del self._ends[next(iter(self._ends))]
@@ -262,10 +298,35 @@ class TraceRules:
             if use is not None:
                 use.tickets.discard(line.ticket)
 
-    def _judge_leases(self, line: EventLine, live: _Live, where: str) -> None:
-        use = None if live.slot is None else self._slots.get((live.lane, live.slot))
-        if use is not None and use.fetch == line.fetch and line.leases < len(use.tickets):
-            self._wrong(LEASES, f"{where}.leases", f"at least {len(use.tickets)}", line.leases)
+    def _judge_completion(self, line: EventLine, live: _Live, where: str) -> None:
+        """Completions are counted one by one: of what became ready, failed, or was dropped before it was ready."""
+        counts = line.what in {"ready", "failed"} or (
+            line.what == "dropped" and live.state != "ready" and live.fetch is not None
+        )
+        expected = self._completion + 1 if counts else None
+        if line.completion != expected:
+            self._wrong(ORDER, f"{where}.completion", expected, line.completion)
+        if counts:
+            self._completion += 1
+
+    def _judge_priority(self, line: EventLine, live: _Live, where: str) -> None:
+        if line.priority > live.priority or (line.what != "promoted" and line.priority != live.priority):
+            self._wrong(PRIORITY, where, f"class {live.priority}", line.priority)
+        live.priority = min(live.priority, line.priority)
+        live.is_promoted = live.is_promoted or line.what == "promoted"
+
+    def _judge_arrived(self, line: EventLine, live: _Live, where: str) -> None:
+        """Leading parts arrive with their reads, and are told by `part`, or to who joins later."""
+        expected = live.arrived
+        if line.what in {"part", "joined"}:
+            use = None if live.slot is None else self._slots.get((live.lane, live.slot))
+            read = set() if use is None else use.read
+            expected = next(part for part in range(len(read) + 1) if part not in read)
+            if line.what == "part" and expected == live.arrived:
+                self._wrong(BYTES, where, "a part more", f"{line.arrived} parts")
+            live.arrived = expected
+        if line.arrived != expected:
+            self._wrong(BYTES, f"{where}.arrived", expected, line.arrived)
 
     def _read(self, line: ReadLine) -> None:
         where = f"read of fetch {line.fetch} part {line.part}"
@@ -292,6 +353,13 @@ class TraceRules:
         if line.part >= len(use.parts) or line.bytes != use.parts[line.part]:
             expected = f"{use.parts[line.part]} bytes" if line.part < len(use.parts) else "no such part"
             self._wrong(BYTES, where, expected, line.bytes)
+        if line.start < use.begun:
+            self._wrong(ORDER, f"{where}.start", f"at least {use.begun}", line.start)
+        if line.part == 0 and line.priority != use.priority:
+            self._wrong(PRIORITY, f"{where}.priority", use.priority, line.priority)
+        if line.ok != (line.calls > 0) or (not line.ok and (line.direct or line.cached is not None)):
+            got = f"ok {line.ok} after {line.calls} calls, {line.cached} cached, {line.direct} direct"
+            self._wrong(BYTES, where, "calls for what was read, and nothing of what was not", got)
         if line.part in use.read:
             self._wrong(BYTES, where, "each part once", "a second read")
         if line.ok:
@@ -321,6 +389,14 @@ class TraceRules:
         self._span(line.start, line.end, where)
         if line.ticket >= self.counts["ticket"]:
             self._wrong(UNKNOWN, where, "a ticket that was issued", line.ticket)
+        live = self._live.get(line.ticket)
+        if live is None:
+            return
+        has_part = line.part is None or line.part < len(live.line.parts)
+        # A prediction may have become exact since; an exact ticket is never anything else.
+        if line.owner != live.line.owner or not has_part or (live.line.exact and not line.exact):
+            expected = f"{live.line.owner}, class {live.priority}, {len(live.line.parts)} parts"
+            self._wrong(STATE, where, expected, f"{line.owner}, exact {line.exact}, part {line.part}")
 
     def _end(self, line: TraceFooter) -> None:
         self.footer = line

@@ -83,6 +83,7 @@ class TicketLine(Document):
     Attributes:
         id: number of the ticket.
         t: when.
+        fetch: number of the read that it shares with tickets for the same bytes; null for one that was refused at once.
         store: digest of the store.
         owner: who asked.
         generation: the owner's attempt.
@@ -101,6 +102,7 @@ class TicketLine(Document):
     line: Literal["ticket"]
     id: Count
     t: Time
+    fetch: Count | None
     store: Sha256
     owner: Name
     generation: Count
