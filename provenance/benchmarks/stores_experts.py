@@ -8,11 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from assay.impl.stores.blocks import AFFINE4
-from assay.impl.stores.expert_families import ExpertGeometry, private_expert_family
-from assay.impl.stores.expert_layout import Layer, Source, Storage, plan_manifest
 from assay.impl.stores.expert_store import ExpertStore
-from assay.impl.stores.expert_writer import write_expert_store
 from assay.impl.stores.extents import StoreFile
 from assay.provenance.benchmarks.base import (
     BenchContext,
@@ -21,37 +17,21 @@ from assay.provenance.benchmarks.base import (
     measurement,
     timed,
 )
+from assay.provenance.benchmarks.stream_samples import RECORD_BYTES, expert_sample
 from assay.spec.documents.bench import Measurement
 
-RECORD_BYTES = 2_764_800
 THREADS = 3
 
 
 def run(context: BenchContext) -> list[Measurement]:
     """Measures records in random order: verified, and as plain preadv into one buffer a thread."""
-    experts = max(16, min(512, context.size_mib * (1 << 20) // RECORD_BYTES))
-    geometry = ExpertGeometry(1, experts, 10, 2560, 640)
-    family = private_expert_family(0x80000011, "assay-bench-v1", geometry)
-    manifest = plan_manifest(
-        family.id, Storage.MLX_AFFINE4, experts=experts, used=10, layers=geometry.shapes(AFFINE4),
-        source=Source(10, 1, bytes(32)),
-    )  # fmt: skip
-    noise = os.urandom(1 << 21)
-
-    def component(layer: Layer, role: int, expert: int) -> bytes:
-        size = layer.components[role].expert_bytes
-        start = (expert * 7919 + role) % (len(noise) - size)
-        return noise[start : start + size]
-
-    path = context.folder / "experts"
-    digests = write_expert_store(path, manifest, family, component)
-    if digests is None:
-        raise AssertionError("a store with components has digests")
+    sample = expert_sample(context)
+    experts, path = sample.experts, sample.path
     order = list(range(experts))
     random.Random(context.seed).shuffle(order)  # noqa: S311 - no secret
     size = experts * RECORD_BYTES / (1 << 20)
     with StoreFile.open(path) as file:
-        store = ExpertStore.open(file.extent(), family).with_digests(digests)
+        store = sample.opened(file)
         offsets = [store.locate_record(0, expert)[0] for expert in order]
 
         def verified() -> None:
