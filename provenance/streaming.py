@@ -12,6 +12,7 @@ from assay.impl.model.geometry import read_geometry
 from assay.impl.model.trace import Trace
 from assay.impl.runtime.budget import parse_size, process_bytes, return_freed_memory
 from assay.impl.runtime.opening import Ringing, Wish, fit_chunk, open_stream, reader_limits
+from assay.impl.runtime.page_cache import cached_share, start_label
 from assay.impl.runtime.plans import store_digest
 from assay.impl.runtime.prefill import Rates
 from assay.impl.runtime.probe import load_probe, probe, save_probe
@@ -82,6 +83,8 @@ class StreamedRun:
             say(f"the budget holds the work on {wish.chunk} tokens at a time")
         arguments.chunk = self._chunk = wish.chunk
         digests = _digests(artifact, arguments)
+        extent = artifact.experts.extent  # after a verification, which warms what it reads
+        start = start_label(cached_share(extent.file, extent.start, extent.size), is_new_process=True)
         self._is_verified = digests is not None
         file = artifact.experts.extent.file
         stores = {store_digest(artifact.experts): "experts", store_digest(artifact.rows): "rows"}
@@ -91,7 +94,7 @@ class StreamedRun:
             if arguments.trace is not None:
                 header = trace_header(
                     limits, stores, producer=f"assay {__version__}", is_private=True,
-                    wants_direct=choice is not None and choice.wants_direct,
+                    wants_direct=choice is not None and choice.wants_direct, start=start,
                 )  # fmt: skip
                 self._recorder = Recorder(arguments.trace, header)
                 stack.callback(self._recorder.close)
@@ -103,6 +106,7 @@ class StreamedRun:
                 ),
                 reader_bytes,
             )  # fmt: skip
+            self.opened.stream.notes = self._recorder
             self._stack.push(stack.pop_all())
         self._physical = physical_bytes()
         self._routes = Routes(Trace(), self.opened.stream, None)

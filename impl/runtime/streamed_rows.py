@@ -65,7 +65,9 @@ class AskedPages:
         while self._tickets:
             ticket = self._tickets.popleft()
             if ticket.state in LIVE and not _is_done(ticket):
+                started = self._stream.clock()
                 self._lane.counts.row_wait_ns += self._stream.pause(self._lane, partial(_is_done, ticket))
+                self._stream.note_wait(ticket, started)
             target = ticket.request.target
             if not isinstance(target, RowPages):
                 raise TypeError(target)

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 import mlx.core as mx
 
@@ -113,6 +113,16 @@ class Flight:
     taken: int = 0
 
 
+class Notes(Protocol):
+    """Takes what a lane computed and what it waited for, such as a recorder; times of the stream's clock."""
+
+    def waited(self, ticket: Ticket, part: int | None, started_ns: int, ended_ns: int) -> None:
+        """A lane stood still until a ticket was there."""
+
+    def staged(self, owner: str, layer: int | None, stage: str, started_ns: int, ended_ns: int) -> None:
+        """A lane computed."""
+
+
 class Stream:
     """Experts and rows of one artifact, from disk."""
 
@@ -150,6 +160,7 @@ class Stream:
         self.pool = RecordPool(options.capacity, codec, geometry)
         self.reader = make_reader(self.bell.ring)
         self.lanes = 1
+        self.notes: Notes | None = None
         self._read_parts = ROLES if self._is_worth_splitting() else (sum(ROLES, ()),)
         self._main = Lane()
         self._local = threading.local()
@@ -196,13 +207,25 @@ class Stream:
         self._guard.release()
         self.turns.give()
 
-    def evaluate(self, arrays: Sequence[mx.array]) -> None:
+    def evaluate(self, arrays: Sequence[mx.array], layer: int | None, stage: str) -> None:
         """Evaluates arrays in this lane's turn; guesses that arrive meanwhile are moved to their places."""
+        lane, started = self.lane, self.clock()
         self._guard.release()
         try:
             mx.eval(arrays)
         finally:
             self._guard.acquire()
+        if self.notes is not None:
+            self.notes.staged(lane.name, layer, stage, started, self.clock())
+
+    def note_wait(self, ticket: Ticket | None, started_ns: int) -> None:
+        """Notes that the lane of this thread stood still for a ticket until now."""
+        if self.notes is not None and ticket is not None:
+            self.notes.waited(ticket, None, started_ns, self.clock())
+
+    def ticket_of(self, keys: Sequence[Key]) -> Ticket | None:
+        """Returns the ticket of the first of these records that is on its way."""
+        return next((self._flights[key].ticket for key in keys if key in self._flights), None)
 
     def begin_chunk(self, tokens: int) -> Lane:
         """Begins a chunk of this thread's lane: a new generation, so that what an earlier one asked for is stale."""
@@ -226,7 +249,7 @@ class Stream:
         lease, lane.lease = lane.lease, None
         try:
             if pending:
-                self.evaluate(pending)
+                self.evaluate(pending, None, "finish experts")
         except (RuntimeError, MemoryError):
             mx.synchronize()  # the chunk fails where its end is evaluated; here only the slots matter
         finally:

@@ -70,7 +70,7 @@ class StreamedExperts:
         """
         stream, lane = self._stream, self._stream.lane
         hint = lane.hints.pop(self._layer + 1, None)
-        stream.evaluate([ids] if hint is None else [ids, hint])
+        stream.evaluate([ids] if hint is None else [ids, hint], self._layer, "until routed")
         stream.settle(lane)  # what the layer before it read has been evaluated on the way to these ids
         stream.forget_guesses()
         stream.drain(lane)
@@ -138,6 +138,7 @@ class StreamedExperts:
         stream, cache = self._stream, self._stream.cache
         given_up: list[Key] = []
         idle_from = None if wave.lease.resident else began_ns
+        ticket = stream.ticket_of(wave.waiting)
         turns_before = lane.counts.turn_wait_ns
         while wave.waiting:
             stream.collect(lane, wave.waiting)
@@ -150,14 +151,16 @@ class StreamedExperts:
                 if idle_from is not None:
                     others = lane.counts.turn_wait_ns - turns_before
                     self._waited(lane, max(0, stream.clock() - idle_from - others))
+                    stream.note_wait(ticket, idle_from)
                     idle_from = None
                 continue
             if not wave.waiting:
                 continue
             if idle_from is None:
                 made = [piece for _, piece in wave.pieces] + list(wave.inner.values())
-                stream.evaluate(made)  # what can be computed is, before anything is called a wait
+                stream.evaluate(made, self._layer, "experts")  # before anything is called a wait
                 idle_from, turns_before = stream.clock(), lane.counts.turn_wait_ns
+                ticket = stream.ticket_of(wave.waiting)
             keys = tuple(key for key in wave.waiting if not cache.is_ready(key))
             if not stream.has_news(keys):
                 stream.pause(lane, partial(stream.has_news, keys))

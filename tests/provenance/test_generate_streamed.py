@@ -55,6 +55,7 @@ def test_a_trace_of_a_streamed_run_is_accepted_and_holds_every_route(
     assert main(["validate", "run.jsonl", "--format", "json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["kind"], report["verdict"]) == ("trace", "accepted")
+    assert report["report"]["facts"]["lines"]["stage"] >= 8 * 5  # of every layer and chunk
     assert report["report"]["facts"]["lines"]["route"] == 8 * (4 + 4)  # layers by tokens that were run
     routes = [
         json.loads(line) for line in Path("run.jsonl").read_text().splitlines() if '"line":"route"' in line
