@@ -48,16 +48,16 @@ class Device:
     """What this process knows of its device.
 
     Attributes:
-        failures: evaluations that failed. MLX counts the work of each as unfinished, and from about a hundred on every
-            evaluation waits for it for ever.
+        failures: evaluations that failed. MLX counts tasks, loses the count of one failure in ten, and with more than
+            ten lost every evaluation waits for ever.
     """
 
     failures = 0
 
 
 DEVICE: Final = Device()
-FAILURES_SURVIVED: Final = 80
-"""Failed evaluations after which nothing is begun any more in a process, which would wait for ever soon after."""
+FAILURES_SURVIVED: Final = 40
+"""Failed evaluations after which nothing is begun any more in a process, which would soon wait for ever."""
 
 
 def choose_numerics(*, fast: bool) -> "Numerics":

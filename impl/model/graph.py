@@ -147,7 +147,7 @@ class Model:
         if backend.DEVICE.failures >= backend.FAILURES_SURVIVED:
             raise refuse(
                 EVALUATION, "device", expected=f"fewer than {backend.FAILURES_SURVIVED} failed evaluations in a process",
-                got=backend.DEVICE.failures, hint="start a new process: after about a hundred of them MLX waits for ever",
+                got=backend.DEVICE.failures, hint="start a new process: MLX loses count of its tasks and would wait for ever",
             )  # fmt: skip
         if not chunks:
             raise refuse(TOKENS, "batch", expected="at least one sequence", got="none")

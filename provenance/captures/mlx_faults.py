@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from assay.impl.model import backend
 from assay.impl.model.bank import Bank
 from assay.impl.model.clauses import CLOSED
 from assay.impl.model.faults import KINDS, Abandoned, Fault, InjectedError, Kind
@@ -54,6 +55,9 @@ def surviving_faults(config: dict[str, Any], numerics: Numerics) -> tuple[Wrong,
 
 def _one(bank: Bank, rest: list[int], kind: Kind, at: int, digest: str) -> Wrong:
     wrong: Wrong = []
+    backend.DEVICE.failures = (
+        0  # what is injected here is refused before the device has it, and leaves nothing there
+    )
     fault = Fault(kind, at)
     into = np.full((2, bank.geometry.physical_rows), SENTINEL, np.float32)
     asked = [Chunk(bank.state(slot), rest) for slot in (0, 1)]

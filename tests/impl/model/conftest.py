@@ -15,3 +15,11 @@ def model() -> Any:
     from model_toys import made
 
     return made
+
+
+@pytest.fixture(autouse=True)
+def own_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Failures that one test injects don't end the work of the next one."""
+    from assay.impl.model import backend
+
+    monkeypatch.setattr(backend.DEVICE, "failures", 0)

@@ -334,7 +334,7 @@ def test_a_fault_on_two_streams_publishes_nothing_and_a_retry_is_a_fresh_run(kin
 
 
 def test_a_device_that_failed_too_often_is_refused_before_it_hangs() -> None:
-    """MLX waits for ever after about a hundred failed evaluations; asked in a process that can be ended."""
+    """MLX waits for ever when it has lost count of too many tasks; asked in a process that can be ended."""
     code = (
         "from collections import Counter\n"
         "from model_toys import ids, made\n"
@@ -354,4 +354,4 @@ def test_a_device_that_failed_too_often_is_refused_before_it_hangs() -> None:
         cwd=Path(__file__).parent,
     )  # fmt: skip
     code = "model.transaction.evaluation"
-    assert done.stdout.strip() == f"{{('{code}', 'chunk'): 80, ('{code}', 'device'): 50}}"
+    assert done.stdout.strip() == f"{{('{code}', 'chunk'): 40, ('{code}', 'device'): 90}}"
