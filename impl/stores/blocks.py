@@ -7,6 +7,7 @@ whole number of blocks is refused with the numbers, never padded: padding would 
 from dataclasses import dataclass
 from typing import Final
 
+from assay.impl.stores.arguments import integer
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import ContractError, Finding
 from assay.spec.verdicts import Label
@@ -128,7 +129,7 @@ AFFINE4_WIDE: Final = Block(12, "MLX affine 4-bit, group 64, four groups a block
 
 def uncovered(width: int, block: Block, where: str, *, parts: int = 1) -> Finding | None:
     """Returns why the blocks don't cover a row of `width` values split into equal parts, or None if they do."""
-    if width <= 0 or parts <= 0 or width % parts:
+    if integer(width) is None or integer(parts) is None or width <= 0 or parts <= 0 or width % parts:
         return Finding.of(
             COVER, "codec", where, expected=f"a width that splits into {parts}", got=f"{width} values"
         )

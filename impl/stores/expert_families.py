@@ -15,7 +15,7 @@ from assay.spec.errors import ContractError, Finding
 PRIVATE_FAMILY: Final = declare(
     "expert-store.private-family",
     Authority.FORM,
-    "A private family has an id from 0x80000000 up, of 32 bits.",
+    "A private family has an id from 0x80000000 up and sizes from 1 up, all of 32 bits.",
     source="assay: private families",
     cause="the id of a public family, or one that no header can hold",
 )
@@ -102,7 +102,8 @@ def private_expert_family(number: int, profile: str, geometry: ExpertGeometry | 
         geometry: its exact geometry; None accepts any that keeps the relations, for a lone file.
 
     Raises:
-        ContractError: expert-store.private-family, for an id below 0x80000000 or beyond 32 bits.
+        ContractError: expert-store.private-family, for an id below 0x80000000 or beyond 32 bits, or a size that no
+            header can hold.
     """
     if integer(number) is None or not PRIVATE_BASE <= number < 1 << 32:
         raise ContractError(
@@ -110,6 +111,18 @@ def private_expert_family(number: int, profile: str, geometry: ExpertGeometry | 
                 PRIVATE_FAMILY, "expert-store", "family", expected="0x80000000..0xffffffff", got=number
             )
         )
+    for name in () if geometry is None else ("layers", "experts", "used", "hidden", "width"):
+        size = getattr(geometry, name)
+        if integer(size) is None or not 1 <= size < 1 << 32:
+            raise ContractError(
+                Finding.of(
+                    PRIVATE_FAMILY,
+                    "expert-store",
+                    f"geometry.{name}",
+                    expected="an integer in 1..2^32 - 1",
+                    got=size,
+                )
+            )
     return ExpertFamily(
         number,
         f"private {number:#x}",

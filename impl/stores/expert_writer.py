@@ -98,6 +98,9 @@ def check_plan(manifest: Manifest, family: ExpertFamily) -> None:
     Raises:
         ContractError: the first of `judge_expert_store`, or expert-store.plan, for a number that no field can hold.
     """
+    source: object = manifest.header.source_sha256
+    if not isinstance(source, bytes) or len(source) != 32:
+        raise ContractError(Finding.of(PLAN, STAGE, "source_sha256", expected="32 bytes", got=source))
     try:
         signed = sign(manifest, NO_DIGEST)
         table = pack_manifest(signed)

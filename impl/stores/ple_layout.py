@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from assay.impl.stores.arguments import integer
 from assay.impl.stores.gguf import align_up
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import ContractError, Finding
@@ -277,7 +278,10 @@ def expected_header(geometry: PleGeometry) -> PleHeader:
 
 def judge_geometry(geometry: PleGeometry) -> list[Finding]:
     """Returns what makes a geometry unusable; every derived number is safe when nothing is found."""
-    findings = [*_codec(geometry.codec), *_table(geometry.table)]
+    findings = list(_kinds(geometry))
+    if findings:  # what isn't even a number can't be compared
+        return findings
+    findings += [*_codec(geometry.codec), *_table(geometry.table)]
     alignment = geometry.page_alignment
     if alignment < 4096 or alignment & (alignment - 1):
         findings.append(_finding(PAGE_ALIGNMENT, "page_alignment", "a power of two from 4096", alignment))
@@ -293,6 +297,36 @@ def check_geometry(geometry: PleGeometry) -> None:
     findings = judge_geometry(geometry)
     if findings:
         raise ContractError(findings[0])
+
+
+def _kinds(geometry: PleGeometry) -> Iterator[Finding]:
+    """Yields each field that isn't of its kind: an integer, text, or a sequence of integers."""
+    table, codec = geometry.table, geometry.codec
+    for code, where, value in (
+        (CODEC, "codec.version", codec.version),
+        (CODEC, "codec.group_size", codec.group_size),
+        (CODEC, "codec.row_bytes", codec.row_bytes),
+        (NAMES, "family", table.family),
+        (ROWS, "rows", table.rows),
+        (ROWS, "width", table.width),
+        (ROW_ALIGNMENT, "row_alignment", table.row_alignment),
+        (EXTENT, "rows_per_page", geometry.rows_per_page),
+        (PAGE_ALIGNMENT, "page_alignment", geometry.page_alignment),
+    ):
+        if integer(value) is None:
+            yield _finding(code, where, "an integer", value)
+    texts: tuple[tuple[str, str, object], ...] = (
+        (CODEC, "codec.id", codec.id),
+        (NAMES, "profile", table.profile),
+        (NAMES, "hash_id", table.hash_id),
+    )
+    for code, where, text in texts:
+        if not isinstance(text, str):
+            yield _finding(code, where, "text", text)
+    heads: tuple[tuple[str, object], ...] = (("primes", table.primes), ("offsets", table.offsets))
+    for where, numbers in heads:
+        if not isinstance(numbers, tuple) or any(integer(one) is None for one in numbers):
+            yield _finding(HEADS, where, "a tuple of integers", numbers)
 
 
 def _codec(codec: RowCodec) -> Iterator[Finding]:

@@ -5,9 +5,18 @@ The public numbers stand here as data, not as the rule's output, so that neither
 
 from typing import Final
 
+from assay.impl.stores.arguments import integer
 from assay.impl.stores.blocks import Block, row_bytes
 from assay.impl.stores.gguf import align_up
-from assay.impl.stores.ple_layout import STAGE, PleGeometry, RowCodec, RowTable
+from assay.impl.stores.ple_layout import (
+    HEADS,
+    MAX_HEADS,
+    ROW_ALIGNMENT,
+    STAGE,
+    PleGeometry,
+    RowCodec,
+    RowTable,
+)
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import ContractError, Finding
 
@@ -67,14 +76,15 @@ def paged(table: RowTable, codec: RowCodec, page_bytes: int) -> PleGeometry:
     Raises:
         ContractError: ple-store.page.room, when not even one row fits beside the page header.
     """
-    rows = (page_bytes - 64) // codec.row_bytes
-    if rows < 1:
+    size = integer(page_bytes)
+    rows = 0 if size is None else (size - 64) // codec.row_bytes
+    if size is None or rows < 1:
         raise ContractError(
             Finding.of(
                 ROOM, STAGE, "page_bytes", expected=f"at least {64 + codec.row_bytes} bytes", got=page_bytes
             )
         )
-    return PleGeometry(table, codec, min(rows, table.rows), max(4096, page_bytes))
+    return PleGeometry(table, codec, min(rows, table.rows), max(4096, size))
 
 
 def derived_table(
@@ -89,7 +99,20 @@ def derived_table(
         heads: number of hash heads.
         width: values in a row.
         alignment: make_ngram_vocab_size_divisible_by.
+
+    Raises:
+        ContractError: ple-store.heads or ple-store.row-alignment, for numbers that no table can have.
     """
+    for code, where, value, least, most in (
+        (HEADS, "heads", heads, 1, MAX_HEADS),
+        (HEADS, "base", base, 1, (1 << 32) - 1),
+        (ROW_ALIGNMENT, "alignment", alignment, 1, 1 << 32),
+    ):
+        number = integer(value)
+        if number is None or not least <= number <= most:
+            raise ContractError(
+                Finding.of(code, STAGE, where, expected=f"an integer in {least}..{most}", got=value)
+            )
     primes: list[int] = []
     candidate = base
     while len(primes) < heads:
