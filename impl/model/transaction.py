@@ -105,8 +105,10 @@ class Transaction:
         self._require_open("publication")
         mx.eval([*trace.watched, *self._pending(), *extra])
         backend.raise_pending()
+        self._judge_finite(
+            trace
+        )  # first, and in the graph's order, so that the first place is the one that is told
         self._judge_routes()
-        self._judge_finite(trace)
         states: list[State] = []
         attempts: list[tuple[Column, Column]] = []
         try:

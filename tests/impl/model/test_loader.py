@@ -245,3 +245,28 @@ def test_affine_experts_multiply_as_their_dequantised_matrices() -> None:
         for forms in (PackedExperts(*packed), DenseExperts(*dense))
     )
     assert np.allclose(np.array(one), np.array(other), rtol=2e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("model.embed_tokens.weight", "embedding"),
+        ("model.layers.1.ple.value_proj.weight", "layers.1.ple"),
+        ("model.layers.1.attn_hyper_connection.hc_norm.weight", "layers.1.attn_gr_prepare"),
+        ("model.layers.0.linear_attn.dt_bias", "layers.0.gdn"),
+        ("model.layers.3.self_attn.v_proj.weight", "layers.3.qsa"),
+        ("model.layers.2.mlp.gate.weight", "layers.2.router"),
+        ("model.layers.2.mlp.shared_expert.up_proj.weight", "layers.2.routed_shared_moe"),
+        ("model.hyper_connection_mixer.hc_norm.weight", "final_gr_mixer"),
+        ("lm_head.weight", "output_head"),
+    ],
+)
+def test_damaged_weights_are_told_at_the_first_stage_that_meets_them(name: str, where: str) -> None:
+    from assay.impl.model.bank import Bank
+    from assay.provenance.captures.mlx_run import rule_tensors
+
+    whole = rule_tensors(GEOMETRIES["small"])[name]
+    bank = Bank(load_altered(**{name: np.full_like(whole, np.nan)}))
+    before = bank.digest()
+    assert_refused("model.finite", where, lambda: bank.advance({0: ids("small", 5)}))
+    assert bank.digest() == before
