@@ -84,7 +84,7 @@ class Numerics:
         """
         count = rows[0].shape[0]
         enough = count >= HALVED_FROM if is_worth is None else is_worth and count > 1
-        if self.is_deterministic or not enough or mx.default_device() != mx.Device(mx.cpu):
+        if not enough or not self._has_two_streams:
             return work(*rows)
         middle, found = count // 2, []
         for stream, part in zip(backend.two_streams(), (slice(0, middle), slice(middle, count)), strict=True):
@@ -94,10 +94,16 @@ class Numerics:
 
     def turn(self, number: int, rows: int) -> AbstractContextManager[object]:
         """Returns the context in which piece `number` of a larger work is built: its own stream in the fast mode."""
-        if self.is_deterministic or rows < HALVED_FROM or mx.default_device() != mx.Device(mx.cpu):
+        if rows < HALVED_FROM or not self._has_two_streams:
             return nullcontext()
         stream: AbstractContextManager[object] = mx.stream(backend.two_streams()[number % 2])
         return stream
+
+    @property
+    def _has_two_streams(self) -> bool:
+        """Not after a failure: then MLX may wait for ever as soon as two streams have much to do."""
+        is_cpu = mx.default_device() == mx.Device(mx.cpu)
+        return not self.is_deterministic and is_cpu and not backend.DEVICE.failures
 
     def exp(self, x: mx.array) -> mx.array:
         """Returns e^x: MLX's own, or in the fast mode on the CPU a polynomial for large arrays."""

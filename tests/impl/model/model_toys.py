@@ -36,6 +36,31 @@ def assert_refused(code: str, where: str, work: Callable[[], object]) -> None:
     assert (caught.value.finding.code, caught.value.finding.where) == (code, where)
 
 
+def fault_on_two_streams(kind: Any, at: int) -> list[str]:
+    """Runs a chunk of the fast mode, with enough rows for two streams, into a fault; returns what went wrong."""
+    from assay.impl.model import backend
+    from assay.impl.model.bank import Bank
+    from assay.impl.model.faults import Fault, InjectedError
+    from assay.impl.model.graph import Model
+    from assay.impl.model.numerics import PLAIN
+    from assay.spec.errors import ContractError
+
+    exact = made("small")
+    model, tokens = Model(exact.geometry, exact.weights, PLAIN), ids("small", 140)
+    bank, alone = Bank(model), Bank(model)
+    digest, wrong = bank.digest(), []
+    try:
+        bank.advance({0: tokens}, Fault(kind, at))
+        wrong.append("no failure")
+    except (ContractError, InjectedError):
+        wrong += [] if bank.digest() == digest else ["a public state changed"]
+    if not backend.two_streams.cache_info().currsize:
+        wrong.append("no second stream")
+    for one in (bank, alone):
+        one.advance({0: tokens})
+    return wrong + ([] if bank.digest() == alone.digest() else ["a retry is not a fresh run"])
+
+
 def write_form(folder: Path, name: str, form: str) -> Path:
     """Writes a geometry of the captures as a checkpoint directory in one of the forms that exist.
 

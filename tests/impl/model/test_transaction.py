@@ -1,14 +1,16 @@
 """A chunk is published whole or not at all: faults after every stage, in every kind, and what a caller may not do."""
 
+import multiprocessing
 import subprocess
 import sys
 import threading
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from model_toys import assert_refused, ids, made
+from model_toys import assert_refused, fault_on_two_streams, ids, made
 
 from assay.spec.errors import AssayError, ContractError
 
@@ -314,23 +316,30 @@ def test_rows_that_no_memory_holds_are_an_error_and_not_the_end_of_the_process(r
 
 @pytest.mark.parametrize("kind", ["evaluation", "non-finite", "exception"])
 def test_a_fault_on_two_streams_publishes_nothing_and_a_retry_is_a_fresh_run(kind: Any) -> None:
-    """The fast mode with enough rows for two streams; what the other stream still does is waited for."""
-    from assay.impl.model.bank import Bank
-    from assay.impl.model.faults import Fault, InjectedError
-    from assay.impl.model.graph import Model
+    """What the other stream still does is waited for. Each in a process of its own: after a failure there is one stream."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as pool:
+        for at in (6, 20):
+            assert pool.submit(fault_on_two_streams, kind, at).result(timeout=120) == []
+
+
+def test_after_a_failed_evaluation_there_is_one_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLX does not count a failed task down; with two busy streams it then waits for ever, some day."""
+    import mlx.core as mx
+
+    from assay.impl.model import backend
     from assay.impl.model.numerics import PLAIN
 
-    exact = made("small")
-    model, tokens = Model(exact.geometry, exact.weights, PLAIN), ids("small", 140)
-    bank, alone = Bank(model), Bank(model)
-    digest = bank.digest()
-    for at in (1, 6, 20, CALLS):
-        with pytest.raises((ContractError, InjectedError)):
-            bank.advance({0: tokens}, Fault(kind, at))
-        assert bank.digest() == digest
-    for one in (bank, alone):
-        one.advance({0: tokens})
-    assert bank.digest() == alone.digest()
+    rows, calls = mx.zeros((4, 2)), []
+
+    def work(part: Any) -> tuple[Any]:
+        calls.append(part.shape[0])
+        return (part,)
+
+    for failures in (0, 1):
+        monkeypatch.setattr(backend.DEVICE, "failures", failures)
+        PLAIN.halves(work, rows, is_worth=True)
+    assert calls == ([2, 2, 4] if mx.default_device() == mx.Device(mx.cpu) else [4, 4])
 
 
 def test_a_device_that_failed_too_often_is_refused_before_it_hangs() -> None:
