@@ -128,6 +128,9 @@ def array(kind: ValueType, values: list[float] | list[int] | list[bool] | list[s
     """
     if kind is ValueType.ARRAY:
         raise _unwritable("elements that are no arrays", "an array of arrays")
+    elements: object = values
+    if not isinstance(elements, list | tuple):
+        raise _unwritable("a list of elements", elements)
     if kind is ValueType.STRING:
         return Value(ValueType.ARRAY, kind, len(values), b"".join(_text(one) for one in values))
     return Value(ValueType.ARRAY, kind, len(values), _packed(kind, list(values)))

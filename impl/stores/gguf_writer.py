@@ -19,7 +19,7 @@ from assay.impl.stores.gguf_rules import judge_gguf
 from assay.impl.stores.gguf_values import ValueType, encoded
 from assay.impl.stores.publication import Draft, publish
 from assay.spec.clauses import Authority, declare
-from assay.spec.errors import AdmissionError, ContractError, Finding
+from assay.spec.errors import AdmissionError, ContractError, Finding, shown
 
 GGML_I8: Final = 24
 PLAN: Final = declare(
@@ -88,6 +88,8 @@ def plan_gguf(
     """
     for tensor in tensors:
         _check(tensor)
+    for entry in entries:
+        _name(entry.key)
     for names in ([tensor.name for tensor in tensors], [entry.key for entry in entries]):
         twice = next((name for name, count in Counter(names).items() if count > 1), None)
         if twice is not None:
@@ -177,7 +179,10 @@ def _entry(entry: Entry) -> bytes:
 
 
 def _check(tensor: Planned) -> None:
-    where = tensor.name
+    where = shown(tensor.name)
+    kinds: tuple[object, object] = tensor.dimensions, tensor.name
+    if not isinstance(kinds[0], tuple) or not isinstance(kinds[1], str):
+        raise _error(where, "a name and a tuple of dimensions", f"{shown(kinds[1])} and {shown(kinds[0])}")
     if not 1 <= len(tensor.dimensions) <= MAX_RANK:
         raise _error(where, f"1..{MAX_RANK} dimensions", len(tensor.dimensions))
     size = 1
@@ -193,7 +198,9 @@ def _check(tensor: Planned) -> None:
         raise _error(where, "pages of a power of two", tensor.page)
 
 
-def _name(text: str) -> bytes:
+def _name(text: object) -> bytes:
+    if not isinstance(text, str):
+        raise _error(shown(text), "text", text)
     try:
         data = text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -208,7 +215,8 @@ def _error(where: str, expected: object, got: object) -> ContractError:
 
 
 def _bytes(tensor: Planned, blocks: dict[int, Block]) -> int:
-    block = blocks.get(tensor.type_id)
+    number = integer(tensor.type_id)
+    block = None if number is None else blocks.get(number)
     if block is None:
         raise ContractError(
             Finding.of(

@@ -445,6 +445,22 @@ def test_text_that_is_no_unicode_is_not_written() -> None:
     assert refusal(lambda: scalar(ValueType.STRING, "\ud800")) == ("gguf.write.value", "value")
 
 
+@pytest.mark.parametrize("values", [None, 3, "abc", {1: 2}, object()])
+def test_what_is_no_list_is_no_array(values: object) -> None:
+    assert refusal(lambda: array(ValueType.UINT32, values)) == ("gguf.write.value", "value")
+
+
+@pytest.mark.parametrize("junk", [None, 3, b"a", 1.5, [4], object()])
+def test_junk_is_neither_name_nor_shape_nor_type(junk: object) -> None:
+    value = scalar(ValueType.UINT32, 1)
+    assert refusal(lambda: plan_gguf([], [Planned(junk, (4,), 24)]))[0] == "gguf.write.plan"
+    assert refusal(lambda: plan_gguf([], [Planned("a", junk, 24)])) == ("gguf.write.plan", "a")
+    assert refusal(lambda: plan_gguf([], [Planned("a", (junk, "x"), 24)])) == ("gguf.write.plan", "a")
+    if junk != 3:
+        assert refusal(lambda: plan_gguf([], [Planned("a", (4,), junk)])) == ("codec.type.known", "a")
+    assert refusal(lambda: plan_gguf([Entry(junk, value)], []))[0] == "gguf.write.plan"
+
+
 def test_arrays_of_arrays_are_not_written() -> None:
     assert refusal(lambda: array(ValueType.ARRAY, [])) == ("gguf.write.value", "value")
     assert refusal(lambda: scalar(ValueType.ARRAY, 1)) == ("gguf.write.value", "value")
