@@ -116,7 +116,7 @@ class Machine(RuleBasedStateMachine):
 
 
 TestScheduler = Machine.TestCase
-TestScheduler.settings = settings(max_examples=40, stateful_step_count=40)
+TestScheduler.settings = settings(max_examples=150, stateful_step_count=50)
 
 
 def test_a_completion_that_comes_twice_is_ignored() -> None:
