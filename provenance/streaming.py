@@ -19,7 +19,7 @@ from assay.impl.runtime.probe import load_probe, probe, save_probe
 from assay.impl.runtime.recorder import Recorder, physical_bytes, trace_header
 from assay.impl.runtime.routes import Routes
 from assay.impl.runtime.service import StreamReader
-from assay.impl.runtime.streaming import Options
+from assay.impl.runtime.stream_types import Options
 from assay.impl.stores.expert_store import RecordDigests
 from assay.impl.stores.record_digests import load_digests, save_digests
 from assay.provenance.output import say

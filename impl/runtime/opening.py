@@ -21,8 +21,9 @@ from assay.impl.runtime.limits import LaneLimits
 from assay.impl.runtime.pool import record_memory_bytes
 from assay.impl.runtime.schedule import Change, Read
 from assay.impl.runtime.service import Observer
+from assay.impl.runtime.stream_types import MakeReader, Options
 from assay.impl.runtime.streamed_rows import StreamedRows
-from assay.impl.runtime.streaming import MakeReader, Options, Stream
+from assay.impl.runtime.streaming import Stream
 from assay.impl.runtime.tickets import Lane as ReadLane
 from assay.impl.runtime.tickets import Ticket
 from assay.impl.runtime.wave import MOST_AT_ONCE, StreamedExperts

@@ -114,7 +114,7 @@ def decode(path: str, is_wave: bool, is_direct: bool) -> Arm:
 
     from assay.impl.model.bank import Bank
     from assay.impl.runtime.opening import Wish
-    from assay.impl.runtime.streaming import Options
+    from assay.impl.runtime.stream_types import Options
     from assay.provenance.captures.mlx_stream import Source, streamed
 
     source = Source.of(Path(path), numerics, _PROMPT, DECODED)

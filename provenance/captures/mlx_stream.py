@@ -19,7 +19,7 @@ from assay.impl.runtime.opening import Opened, Ringing, Wish, open_stream, reade
 from assay.impl.runtime.plans import store_digest
 from assay.impl.runtime.policies import POLICIES
 from assay.impl.runtime.service import StreamReader
-from assay.impl.runtime.streaming import Options
+from assay.impl.runtime.stream_types import Options
 from assay.impl.stores.artifact.opened import Artifact
 from assay.impl.stores.expert_store import RecordDigests
 from assay.spec.errors import AssayError

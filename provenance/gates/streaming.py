@@ -21,7 +21,7 @@ def stream_identity(context: GateContext) -> GateResult:
     from assay.impl.runtime.opening import Wish
     from assay.impl.runtime.prefill import Rates
     from assay.impl.runtime.serving import Server
-    from assay.impl.runtime.streaming import Options
+    from assay.impl.runtime.stream_types import Options
     from assay.impl.stores.artifact.build import build_artifact
     from assay.provenance.captures.mlx_stream import (
         FAULTS,

@@ -77,7 +77,7 @@ def run_lanes(
 
     from assay.impl.runtime.opening import Wish
     from assay.impl.runtime.serving import Server
-    from assay.impl.runtime.streaming import Options
+    from assay.impl.runtime.stream_types import Options
     from assay.provenance.captures.mlx_stream import FAULTS, run_bank, streamed
 
     device = FaultyDevice(FAULTS[faults], 5)
@@ -127,7 +127,7 @@ def test_a_lane_that_the_budget_cannot_hold_is_refused_with_the_bytes_that_it_ne
 
     from assay.impl.runtime.opening import Wish
     from assay.impl.runtime.serving import Server
-    from assay.impl.runtime.streaming import Options
+    from assay.impl.runtime.stream_types import Options
     from assay.provenance.captures.mlx_stream import streamed
 
     with streamed(
@@ -148,7 +148,7 @@ def test_what_ends_a_lane_ends_it_alone(source: Any) -> None:
 
     from assay.impl.runtime.opening import Wish
     from assay.impl.runtime.serving import Server
-    from assay.impl.runtime.streaming import Options
+    from assay.impl.runtime.stream_types import Options
     from assay.provenance.captures.mlx_stream import run_bank, streamed
     from assay.spec.errors import Finding
 

@@ -47,7 +47,7 @@ def test_every_way_of_prefill_gives_the_resident_states(
 ) -> None:
     from assay.impl.model.bank import Bank
     from assay.impl.runtime.opening import Wish
-    from assay.impl.runtime.streaming import Options
+    from assay.impl.runtime.stream_types import Options
     from assay.provenance.captures.mlx_stream import run_bank, run_resident, streamed
 
     options = Options(0, row_slot_bytes=1 << 14, row_window=8, rates=rates)

@@ -92,7 +92,7 @@ def test_a_record_that_cannot_be_had_is_named_and_nothing_is_published(
 ) -> None:
     from assay.impl.model.bank import Bank
     from assay.impl.runtime.opening import Wish
-    from assay.impl.runtime.streaming import Options
+    from assay.impl.runtime.stream_types import Options
     from assay.provenance.captures.mlx_stream import streamed
 
     device = FaultyDevice()
@@ -122,7 +122,7 @@ def test_rows_are_asked_for_before_the_embedding_and_waited_for_at_their_layer(s
     from assay.impl.model.bank import Bank
     from assay.impl.model.trace import Trace
     from assay.impl.runtime.opening import Wish
-    from assay.impl.runtime.streaming import Options
+    from assay.impl.runtime.stream_types import Options
     from assay.impl.runtime.tickets import RowPages
     from assay.provenance.captures.mlx_stream import streamed
 
@@ -163,7 +163,7 @@ def test_a_cache_smaller_than_one_layer_of_a_token_is_refused_before_any_work(
 ) -> None:
     """Bug report A24, in a running model: an error with the numbers, not a wrong answer."""
     from assay.impl.runtime.opening import Wish
-    from assay.impl.runtime.streaming import Options
+    from assay.impl.runtime.stream_types import Options
     from assay.provenance.captures.mlx_stream import streamed
 
     with pytest.raises(ContractError) as caught, streamed(source, Wish(records=records), Options(0)):
@@ -175,7 +175,7 @@ def test_a_cache_smaller_than_one_layer_of_a_token_is_refused_before_any_work(
 
 def test_a_budget_too_small_is_refused_with_every_owner_before_any_work(source: Any) -> None:
     from assay.impl.runtime.opening import Wish
-    from assay.impl.runtime.streaming import Options
+    from assay.impl.runtime.stream_types import Options
     from assay.provenance.captures.mlx_stream import streamed
 
     with pytest.raises(ContractError) as caught, streamed(source, Wish(budget_bytes=10_000_000), Options(0)):
@@ -249,7 +249,8 @@ def held(source: Any) -> Any:
     """A stream over a held reader, in the turn of its lane."""
     from assay.impl.model.geometry import read_geometry
     from assay.impl.runtime.opening import codec_of
-    from assay.impl.runtime.streaming import Options, Stream
+    from assay.impl.runtime.stream_types import Options
+    from assay.impl.runtime.streaming import Stream
     from assay.impl.stores.artifact.opened import Artifact
 
     with Artifact.open(source.path, is_private=True) as artifact:
@@ -329,3 +330,30 @@ def test_what_was_computed_from_a_guess_that_was_dropped_is_computed_again(held:
     wanted = alone.outputs(x, mx.array([0]), lambda gate, up: gate * up)
     assert np.array_equal(np.asarray(found), np.asarray(wanted))
     assert reader.tickets[1].request.is_exact
+
+
+@pytest.mark.parametrize(
+    ("record_rate", "parts"),
+    [(20e6, 2), (1e9, 1)],  # down of the miniature has 8192 bytes: 410 and 8 microseconds
+)
+def test_down_is_read_apart_where_it_takes_longer_than_waking_a_thread(
+    source: Any, record_rate: float, parts: int
+) -> None:
+    from assay.impl.model.bank import Bank
+    from assay.impl.runtime.opening import Wish
+    from assay.impl.runtime.prefill import Rates
+    from assay.impl.runtime.stream_types import Options
+    from assay.provenance.captures.mlx_stream import streamed
+
+    options = Options(0, row_slot_bytes=1 << 14, rates=Rates(record_rate, record_rate))
+    seen: set[int] = set()
+    with streamed(source, Wish(records=EXPERTS, context=64), options) as opened:
+        submit = opened.stream.reader.submit
+
+        def submitted(requests: Any) -> Any:
+            seen.update(len(one.parts) for one in requests if hasattr(one.target, "expert"))
+            return submit(requests)
+
+        opened.stream.reader.submit = submitted  # type: ignore[method-assign]
+        Bank(opened.loaded.model).advance({0: [5]})
+    assert seen == {parts}
