@@ -293,6 +293,33 @@ def test_a_record_is_not_ready_before_it_was_verified_though_all_of_it_has_arriv
     assert (2, 5) not in stream.cache
 
 
+def test_bytes_of_an_earlier_generation_reach_no_recycled_slot(held: Any) -> None:
+    """A read that was begun for one record finishes after its slot went to another."""
+    import mlx.core as mx
+
+    from assay.impl.model.experts import from_records
+    from assay.impl.runtime.tickets import State
+    from assay.impl.runtime.wave import StreamedExperts
+
+    stream, reader = held
+    stream.guess(2, [5], 0.5)
+    stream.cache.abandon(stream.cache.place((2, 5)))
+    lease = stream.lease(stream.lane, 2, [6])
+    reader.tickets[1].state = State.READY
+    assert stream.collect(stream.lane, [(2, 6)])
+    reader.tickets[0].state = State.READY
+    stream.drain(stream.lane)
+    assert stream.cache.counts.stale == 2
+    stream.cache.release(lease)
+    x = mx.random.normal((1, 1, stream.geometry.hidden))
+    found = StreamedExperts(stream, 2).outputs(x, mx.array([6]), lambda gate, up: gate * up)
+    record = reader.store.read_record(2, 6)
+    alone = from_records([[record.component(role) for role in range(3)]], 1, "bf16", stream.geometry)
+    assert np.array_equal(
+        np.asarray(found), np.asarray(alone.outputs(x, mx.array([0]), lambda gate, up: gate * up))
+    )
+
+
 def test_what_was_computed_from_a_guess_that_was_dropped_is_computed_again(held: Any) -> None:
     """A guess came true, its first part was used, and then its digest was wrong: no error, and no wrong value."""
     import threading
