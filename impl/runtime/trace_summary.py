@@ -102,6 +102,7 @@ class _Tickets:
 class _Live:
     line: TicketLine
     key: str
+    exact_since: int | None
     fetch: int | None = None
 
 
@@ -140,7 +141,7 @@ class TraceSums:
         elif isinstance(line, TicketLine):
             lane = "expert" if isinstance(line.target, ExpertOfTrace) else "ple"
             key = f"{lane}.{CLASSES[line.priority]}"
-            self._live[line.id] = _Live(line, key)
+            self._live[line.id] = _Live(line, key, line.t if line.priority == 0 else None)
             self._tickets.setdefault(key, _Tickets()).counts["issued"] += 1
         elif isinstance(line, EventLine):
             self._event(line)
@@ -212,6 +213,10 @@ class TraceSums:
             target = live.line.target
             if isinstance(target, ExpertOfTrace):
                 fetch.place = target.layer, target.expert
+        if line.priority == 0 and live.exact_since is None:
+            live.exact_since = line.t  # promoted
+        if line.what in {"ready", "failed"} and live.exact_since is not None:
+            self._busy.add(live.exact_since, line.t)
         if line.what == "joined":
             sums.counts["shared"] += 1
         if line.what == "ready":
@@ -242,8 +247,6 @@ class TraceSums:
 
     def _read(self, line: ReadLine) -> None:
         self._last = max(self._last, line.t)
-        if line.priority == 0:
-            self._busy.add(line.start, line.t)
         if not line.ok:
             return
         self._bytes["exact" if line.priority == 0 else "predicted"] += line.bytes
@@ -297,7 +300,7 @@ def _figures(one: TraceSummary) -> list[tuple[str, float]]:
         ("exact bytes", one.bytes.exact),
         ("predicted bytes", one.bytes.predicted),
         ("useful predicted bytes", one.bytes.useful),
-        ("exact reads under way, us", one.exact_io_us),
+        ("exact tickets outstanding, us", one.exact_io_us),
         ("waits, us", one.waits.total_us),
         ("longest wait, us", one.waits.most_us),
         ("resident when chosen", one.routes.resident),

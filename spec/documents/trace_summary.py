@@ -87,8 +87,8 @@ class TraceSummary(Document):
         tickets: by `lane.class`.
         bytes: by who asked, and where they came from.
         waits: of compute, for exact tickets.
-        exact_io_us: time in which at least one exact read was under way.
-        hidden_share: 1 less waits over exact_io_us; null without exact reads, and without stages of compute: a trace that
+        exact_io_us: time in which at least one exact ticket had been issued, or become exact, and was not yet ready.
+        hidden_share: 1 less waits over exact_io_us; null without exact tickets, and without stages of compute: a trace that
             has none may not have said when it waited.
         routes: what the router chose.
         stages_us: time by stage of compute.

@@ -52,10 +52,24 @@ def test_bytes_are_told_by_who_asked_and_who_used_them(summary: TraceSummary) ->
 
 
 def test_waits_and_what_they_leave_hidden(summary: TraceSummary) -> None:
-    """Two waits of 1 us; reads under way 3.3-4, 4.3-5, 10.3-11, 20.3-21, 22.3-23, 32.3-33 and 35.3-36 us."""
+    """Two waits of 1 us; exact tickets outstanding at 1-12 (and 1-6, which counts once), 19-24 and 34-36 us."""
     assert (summary.waits.count, summary.waits.total_us) == (2, 2.0)
-    assert summary.exact_io_us == pytest.approx(4.9)
-    assert summary.hidden_share == pytest.approx(1 - 2 / 4.9)
+    assert summary.exact_io_us == pytest.approx(18.0)
+    assert summary.hidden_share == pytest.approx(1 - 2 / 18)
+
+
+def test_a_prediction_counts_from_when_it_became_exact() -> None:
+    """Ticket 2 is promoted when its first part has come, at 21 us, and ready at 24."""
+    changed: list[AnyLine] = []
+    for one in lines():
+        if (
+            isinstance(one, (TicketLine, EventLine))
+            and (one.id if isinstance(one, TicketLine) else one.ticket) != 2
+        ):
+            continue
+        is_later = isinstance(one, EventLine) and one.t >= 21_000
+        changed.append(one.model_copy(update={"priority": 0}) if is_later else one)
+    assert summarise(changed, "sample", Verdict.ACCEPTED).exact_io_us == pytest.approx(3.0)
 
 
 def test_a_trace_that_names_no_stage_does_not_say_what_was_hidden() -> None:
@@ -97,14 +111,6 @@ def test_a_prediction_that_a_later_route_finds_resident_was_useful() -> None:
         for later in ([], [absent], [present], [present, present])
     ]
     assert useful == [0, 0, 15, 15]
-
-
-def test_reads_that_overlap_count_once() -> None:
-    reads = [
-        one.model_copy(update={"start": 3000, "t": end})
-        for one, end in zip((one for one in lines() if isinstance(one, ReadLine)), (4000, 5000), strict=False)
-    ]
-    assert summarise([lines()[0], *reads], "sample", Verdict.ACCEPTED).exact_io_us == 2.0
 
 
 def test_routes_and_stages(summary: TraceSummary) -> None:
