@@ -13,6 +13,8 @@ from assay.impl.model.clauses import CONFIG, reject
 KINDS: Final = {"linear_attention": "gdn", "full_attention": "qsa", "indexed_attention": "qsa"}
 LARGEST: Final = 1 << 31
 MOST_LAYERS: Final = 4096
+MOST_PARTS: Final = 1 << 16
+"""Experts of a layer, and parts of a table: each may have tensors of its own."""
 MOST_HASH_HEADS: Final = 1024
 """A prime is searched for each; as published there are 16."""
 LARGEST_SEED: Final = (1 << 63) - 1
@@ -157,7 +159,7 @@ def read_geometry(config: Mapping[str, Any]) -> Geometry:
         value_dim=fields.size("linear_value_head_dim"),
         kernel=fields.size("linear_conv_kernel_dim", 4),
         gate=gate,
-        experts=fields.size("num_experts"),
+        experts=fields.size("num_experts", largest=MOST_PARTS),
         experts_used=fields.size("num_experts_per_tok"),
         is_renormalised=fields.flag("norm_topk_prob", default=True),
         expert_width=fields.size("moe_intermediate_size"),
@@ -169,7 +171,7 @@ def read_geometry(config: Mapping[str, Any]) -> Geometry:
         heads_per_ngram=fields.size("heads_per_ngram", 8),
         ngram_base=fields.size("ngram_vocab_size_base", 20_000_000),
         ngram_divisor=fields.size("make_ngram_vocab_size_divisible_by", 128),
-        ngram_parts=fields.size("split_ngram_parts", 512),
+        ngram_parts=fields.size("split_ngram_parts", 512, largest=MOST_PARTS),
         seed=fields.size("seed", 1234, least=-LARGEST_SEED, largest=LARGEST_SEED),
         eos=_eos(text, config),
         has_attention_bias=fields.flag("attention_bias", default=False),

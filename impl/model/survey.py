@@ -19,6 +19,8 @@ from assay.spec.errors import AdmissionError, Finding
 
 MOST_TOLD: Final = 20
 """Findings that are told one by one; the rest is counted."""
+MOST_FOUND: Final = 1000
+"""Findings after which no more are looked for: the checkpoint is of another model."""
 _NOT_TEXT: Final = re.compile(r"(model\.)?(visual|vision_tower|mtp)\.|.*\.rotary_emb\.inv_freq$")
 """What a checkpoint holds beside the text model, by its name, and the buffer that older releases saved."""
 _EXPERTS: Final = ".mlp.experts."
@@ -39,17 +41,19 @@ class Survey(Source):
         try:
             return super().row(name, shape)
         except AdmissionError as error:
-            self._findings.append(error.finding)
+            self._found(error.finding)
             return InventoryRow(name, "F32", tuple(shape), "", 0, 0)
 
     def matrix(self, name: str, shape: Sequence[int]) -> mx.array:
         """Returns a promise."""
         self.row(name, shape)
-        return mx.zeros(shape)
+        return mx.zeros(
+            [1] * len(shape)
+        )  # nobody looks at it, and a lying size may be more than a shape can say
 
     def projection(self, name: str, outputs: int, inputs: int) -> mx.array:
         """Returns a promise."""
-        return self.matrix(name, (outputs, inputs)).T
+        return self.matrix(name, (outputs, inputs))
 
     def vector(self, name: str, shape: Sequence[int]) -> mx.array:
         """Returns a promise."""
@@ -61,7 +65,7 @@ class Survey(Source):
         try:
             super().buffer(name, derived)
         except AdmissionError as error:
-            self._findings.append(error.finding)
+            self._found(error.finding)
 
     def table(self, names: Sequence[str], rows: int, width: int) -> ResidentRows:
         """Judges the parts of a table, and returns a promise."""
@@ -71,8 +75,8 @@ class Survey(Source):
             self.records(names, rows, width)
         except AdmissionError as error:
             if len(self._findings) == before:  # else the parts have told why their sum is wrong
-                self._findings.append(error.finding)
-        return ResidentRows(mx.zeros((rows, width)))
+                self._found(error.finding)
+        return ResidentRows(mx.zeros((1, 1)))
 
     def made(self, array: mx.array) -> mx.array:
         """Returns an array without evaluating it."""
@@ -91,7 +95,7 @@ class Survey(Source):
         parts = [part for part, asked in ((_EXPERTS, has_experts), (_ROWS, has_rows)) if not asked]
         for name in sorted(self._reader.rows.keys() - self._asked):
             if not _NOT_TEXT.match(name) and not any(part in name for part in parts):
-                self._findings.append(
+                self._found(
                     Finding.of(
                         TENSOR, STAGE, name, expected="a tensor that the configuration has a use for",
                         got="one that nothing asks for",
@@ -99,8 +103,18 @@ class Survey(Source):
                     )
                 )  # fmt: skip
         if self._findings:
-            told, rest = self._findings[:MOST_TOLD], len(self._findings) - MOST_TOLD
-            if rest > 0:
-                got = f"{rest} more findings"
-                told.append(Finding.of(TENSOR, STAGE, "the rest", expected="none", got=got))
-            raise AdmissionError(told[0], told[1:])
+            self._refuse()
+
+    def _found(self, finding: Finding) -> None:
+        self._findings.append(finding)
+        if len(self._findings) >= MOST_FOUND:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        told, rest = self._findings[:MOST_TOLD], len(self._findings) - MOST_TOLD
+        if rest > 0:
+            got = (
+                f"{rest} more findings" if rest < MOST_FOUND - MOST_TOLD else f"at least {rest} more findings"
+            )
+            told.append(Finding.of(TENSOR, STAGE, "the rest", expected="none", got=got))
+        raise AdmissionError(told[0], told[1:])

@@ -121,6 +121,38 @@ def test_weights_of_another_geometry_are_refused_by_name(tmp_path: Path) -> None
     assert_refused("model.tensor", name, lambda: loaded(folder))
 
 
+@pytest.mark.parametrize(
+    ("field", "name"),
+    [
+        ("vocab_size", "model.embed_tokens.weight"),
+        ("moe_intermediate_size", "model.layers.0.mlp.experts.0.gate_proj.weight"),
+        ("linear_conv_kernel_dim", "model.layers.0.linear_attn.conv1d.weight"),
+        ("ple_conv_kernel_size", "model.layers.1.ple.conv1d.weight"),
+        ("hc_lowrank", "model.layers.0.attn_hyper_connection.input_mix_weight_down.weight"),
+    ],
+)
+def test_the_largest_size_is_a_finding_like_any_other(field: str, name: str, tmp_path: Path) -> None:
+    folder = changed(write_form(tmp_path, "small", "saved"), **{field: 2**31})
+    assert_refused("model.tensor", name, lambda: loaded(folder))
+
+
+@pytest.mark.parametrize("field", ["num_experts", "split_ngram_parts"])
+def test_parts_with_names_of_their_own_are_bounded(field: str) -> None:
+    from assay.impl.model.geometry import read_geometry
+
+    config = {**GEOMETRIES["small"], field: 2**31}
+    assert_refused("model.config", f"config.json: {field}", lambda: read_geometry(config))
+
+
+def test_no_more_is_looked_for_after_a_thousand_findings(tmp_path: Path) -> None:
+    from assay.spec.errors import AdmissionError
+
+    folder = changed(write_form(tmp_path, "small", "saved"), num_experts=2**16)
+    with pytest.raises(AdmissionError) as caught:
+        loaded(folder)
+    assert (len(caught.value.more), caught.value.more[-1].got) == (20, "at least 980 more findings")
+
+
 def test_a_missing_expert_is_refused_by_name(tmp_path: Path) -> None:
     folder = changed(write_form(tmp_path, "small", "saved"), num_experts=13)
     assert_refused("model.tensor", "model.layers.0.mlp.gate.weight", lambda: loaded(folder))
