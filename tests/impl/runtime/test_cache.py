@@ -126,6 +126,21 @@ def test_a_prediction_never_takes_a_leased_slot() -> None:
     assert cache.predict((0, 3)) is None
 
 
+def test_guesses_push_out_what_was_used_and_not_each_other() -> None:
+    cache = cache_of(2)
+    cache.release(step(cache, [1]))
+    for expert in (2, 3):  # the second takes the place of expert 1
+        place = cache.predict((0, expert))
+        assert place is not None
+        fill(cache, place)
+    assert cache.residents == {(0, 2), (0, 3)}
+    assert cache.predict((0, 4)) is None
+    lease = step(cache, [4])  # what is required pushes a guess out
+    assert (0, 4) in cache.residents
+    assert len(cache.residents) == 2
+    cache.release(lease)
+
+
 def test_a_record_that_two_lanes_need_is_read_once() -> None:
     cache = cache_of(2)
     first, second = cache.acquire([(0, 1)]), cache.acquire([(0, 1)])

@@ -199,6 +199,7 @@ class HeldReader:
         self.store = store
         self.tickets: list[Any] = []
         self.spoilt: set[int] = set()
+        self.generations: list[tuple[str, int]] = []
 
     def submit(self, requests: Any) -> list[Any]:
         from assay.impl.runtime.tickets import State, Ticket
@@ -238,7 +239,8 @@ class HeldReader:
         ticket.state = State.RELEASED
 
     def advance(self, owner: str, generation: int) -> None:
-        """Leaves tickets as they are."""
+        """Notes the generation, and leaves tickets as they are."""
+        self.generations.append((owner, generation))
 
     def close(self) -> None:
         """Has nothing to end."""
@@ -291,6 +293,13 @@ def test_a_record_is_not_ready_before_it_was_verified_though_all_of_it_has_arriv
         stream.collect(stream.lane, [(2, 5)])
     assert (caught.value.finding.code, caught.value.finding.where) == ("runtime.read.digest", "x")
     assert (2, 5) not in stream.cache
+
+
+def test_every_chunk_is_a_generation_of_its_lane(held: Any) -> None:
+    """What an attempt asked for and did not use is stale for the next one."""
+    stream, reader = held
+    stream.begin_chunk(1)
+    assert reader.generations == [("main", 1), ("main", 2)]
 
 
 def test_bytes_of_an_earlier_generation_reach_no_recycled_slot(held: Any) -> None:
