@@ -128,6 +128,7 @@ def _generate(arguments: argparse.Namespace) -> int:
 
     folder = _text_folder(arguments, artifact)
     tokenizer = _tokenizer(folder)
+    contract = _contract(tokenizer) if artifact is None else _artifact_contract(artifact)
     prompt, prompt_bytes = _prompt(arguments, tokenizer, folder)
     with ExitStack() as stack:
         streamed: StreamedRun | None = None
@@ -141,7 +142,7 @@ def _generate(arguments: argparse.Namespace) -> int:
             loaded = streamed.opened.loaded
         else:
             loaded = load_artifact(artifact, arguments.path, numerics)
-        _write(arguments, loaded, tokenizer, prompt, prompt_bytes, streamed)
+        _write(arguments, loaded, tokenizer, contract, prompt, prompt_bytes, streamed)
     return ExitCode.OK
 
 
@@ -149,6 +150,7 @@ def _write(
     arguments: argparse.Namespace,
     loaded: "Loaded",
     tokenizer: "Tokenizer | None",
+    contract: "TextContract | None",
     prompt: list[int],
     prompt_bytes: bytes | None,
     streamed: "StreamedRun | None",
@@ -164,9 +166,9 @@ def _write(
     stops = frozenset() if arguments.ignore_eos else stop_ids(loaded)
     has_no_file = arguments.path.is_file()  # an artifact has no generation_config.json to ask
     is_chat = prompt_bytes is not None or has_no_file
-    if is_chat and stops and (contract := _contract(tokenizer)) is not None:
+    if is_chat and stops and contract is not None:
         stops |= frozenset(contract.stop_ids)
-    request = _request(arguments, prompt, stops, _valid_ids(tokenizer, geometry.physical_rows))
+    request = _request(arguments, prompt, stops, _valid_ids(tokenizer, contract, geometry.physical_rows))
     streams = output_format(arguments) != "json" and tokenizer is not None
     decoder = tokenizer.decoder(skip_special=True) if tokenizer is not None else None
     ids: list[int] = []
@@ -320,11 +322,20 @@ def _tokenizer(folder: Path) -> "Tokenizer | None":
     return Tokenizer.of_directory(folder)
 
 
-def _valid_ids(tokenizer: "Tokenizer | None", physical_rows: int) -> int:
-    if tokenizer is None:
-        return physical_rows
-    ids = len(tokenizer.facts.vocabulary) + len(tokenizer.facts.added)
-    return min(ids, physical_rows)
+def _valid_ids(tokenizer: "Tokenizer | None", contract: "TextContract | None", physical_rows: int) -> int:
+    """Returns the ids that may be chosen: the tokenizer's, or where it is not at hand those of the profile."""
+    if tokenizer is not None:
+        return min(len(tokenizer.facts.vocabulary) + len(tokenizer.facts.added), physical_rows)
+    return physical_rows if contract is None else min(contract.effective_ids, physical_rows)
+
+
+def _artifact_contract(artifact: "Artifact") -> "TextContract | None":
+    """Returns the text contract of the profile that an artifact was admitted as; its tokenizer need not be at hand."""
+    from assay.spec.profiles import PROFILE_IDS
+    from assay.spec.text import text_contract
+
+    name = PROFILE_IDS.get(str(artifact.descriptor.entries["ds4.model.profile_id"].python()))
+    return None if name is None else text_contract(name)
 
 
 def _prompt(
@@ -335,6 +346,9 @@ def _prompt(
         if not _IDS.fullmatch(arguments.ids):
             raise usage_error("--ids", expected="numbers with commas between", got=arguments.ids)
         return [int(one) for one in arguments.ids.split(",")], None
+    if tokenizer is None and arguments.path.is_file():
+        expected = "the folder of the tokenizer that the artifact names by digest, for text"
+        raise usage_error("--tokenizer", expected=expected, got="none at hand")
     if tokenizer is None:
         raise usage_error("PATH", expected="a tokenizer in the checkpoint, for text", got="none")
     from assay.impl.text.chat import ChatRenderer

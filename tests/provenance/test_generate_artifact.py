@@ -87,7 +87,7 @@ def test_an_artifact_without_a_tokenizer_takes_ids_only(
     assert run(capsys, str(tmp_path / "bare.gguf"), "--private", *IDS)[0] == 0
     code, document, said = run(capsys, str(tmp_path / "bare.gguf"), "--private", "--prompt", "hello")
     assert (code, document) == (2, {})
-    assert "usage.argument: PATH" in said
+    assert "usage.argument: --tokenizer" in said
 
 
 def test_a_structural_fixture_is_refused_even_through_the_seam_and_its_report_printed(
@@ -144,3 +144,25 @@ def test_an_artifact_stops_at_its_profiles_ids_however_the_prompt_was_given(
     arguments = ["--private", "--ids", "5", "--max-new", "20", "--format", "json"]
     code, document, _ = run(capsys, str(miniature_artifact()), *arguments)
     assert (code, document["ended_by"], document["ids"][-1]) == (0, "stop-token", 322)
+
+
+def test_without_its_tokenizer_the_profile_decides_what_is_chosen_and_where_it_ends(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug report A2: 384 rows, 353 ids; the rows between are never sampled, tokenizer or not."""
+    from assay.impl.model import sampler
+    from assay.provenance import miniature
+
+    path, valid, shipped = str(miniature_artifact()), set(), sampler.choose
+    monkeypatch.setattr(miniature, "_digests", lambda _folder: {})
+
+    def choosing(logits: Any, valid_ids: int, *more: Any) -> int:
+        valid.add(valid_ids)
+        return shipped(logits, valid_ids, *more)
+
+    monkeypatch.setattr(sampler, "choose", choosing)
+    code, document, _ = run(capsys, path, "--private", "--ids", "5", "--max-new", "20", "--format", "json")
+    assert (code, document["text"], document["ended_by"], document["ids"][-1]) == (0, None, "stop-token", 322)
+    assert valid == {353}
+    code, _, said = run(capsys, path, "--private", "--prompt", "hello")
+    assert (code, said.startswith("assay: error: usage.argument: --tokenizer: ")) == (2, True)
