@@ -65,6 +65,12 @@ def test_a_count_below_zero_of_values_is_refused_by_name(where: str, change: dic
     assert (caught.value.finding.code, caught.value.finding.where) == ("oracle.argument.domain", where)
 
 
+def test_a_configuration_that_is_too_large_is_refused_as_a_whole() -> None:
+    with pytest.raises(ContractError) as caught:
+        vocabulary(8_400_000)
+    assert caught.value.finding.where == "config"
+
+
 def test_every_bound_has_a_case_and_an_operation() -> None:
     assert {bound.operation for bound in BOUNDS} == set(CASES)
     assert {bound.operation for bound in BOUNDS} <= set(OPERATIONS)

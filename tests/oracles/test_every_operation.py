@@ -183,3 +183,26 @@ def test_the_working_type_is_asked_for_by_name() -> None:
     assert double == pytest.approx(3 / math.sqrt(12.500001), rel=1e-15)
     assert half != double
     assert half == float(np.float32(half))
+
+
+def test_a_null_stands_for_an_absent_argument_only_where_absence_has_a_meaning() -> None:
+    step = PLAIN["gdn.step"]
+    given = {name: value for name, value in step.example.items() if name != "state"}
+    assert step.call({**given, "state": None}) == step.call(given)
+    assert called_wrongly("norm.rms", x=None) == ("oracle.argument.type", "x")
+
+
+def test_text_is_text_and_is_named() -> None:
+    assert called_wrongly("norm.rms", convention=5) == ("oracle.argument.type", "convention")
+    assert called_wrongly("norm.rms", dtype=5) == ("oracle.argument.type", "dtype")
+    assert called_wrongly("norm.rms", convention=np.array(["conventional"])) == (
+        "oracle.argument.type",
+        "convention",
+    )
+    given = {**PLAIN["norm.rms"].example, "convention": np.array("conventional")}
+    assert PLAIN["norm.rms"].call(given)["y"] == [0.0, 0.0]
+
+
+def test_an_overflow_on_the_way_is_a_refusal_and_no_warning() -> None:
+    decay = {"log_decay": [100.0, 100.0, 100.0]}
+    assert called_wrongly("gdn.step", **decay) == ("oracle.result.finite", "y")

@@ -413,3 +413,20 @@ def test_rotary_positions_of_a_run_are_refused_by_name(positions: Any, code: str
 
 def test_rotary_positions_of_no_tokens_are_none() -> None:
     assert oracle().run([], positions=np.zeros((3, 0), np.int64)).logits.shape[0] == 0
+
+
+def test_a_run_by_rule_begins_at_its_anchor_and_at_0_unless_told() -> None:
+    from assay.oracles.catalogue import rule_model
+
+    def selected(**anchor: int) -> list[list[int]]:
+        stages = rule_model(FIXTURE_CONFIG, [2, 5], taps=[0, 1], **anchor)[1]
+        return [one["values"] for one in stages if one["stage"] == "qsa.tokens"]
+
+    assert selected() == [[0], [0, 1]]
+    assert selected(first_position=7) == [[7], [7, 8]]
+
+
+def test_a_copy_of_a_state_shares_no_positions() -> None:
+    done = oracle().run([2, 5]).state
+    assert state.copy(done).positions is not done.positions
+    assert not np.shares_memory(state.copy(done).positions, done.positions)

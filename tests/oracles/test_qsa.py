@@ -348,3 +348,15 @@ def test_a_scale_that_is_not_finite_is_refused_by_name(scale: float) -> None:
 def test_the_scale_may_be_given() -> None:
     y = qsa.attend([[[1.0]]], [[[1.0]], [[0.0]]], [[[1.0]], [[0.0]]], [0, 1], scale=math.log(3))
     assert y[0, 0, 0] == pytest.approx(0.75, abs=1e-6)
+
+
+def test_the_ceiling_is_a_whole_number_above_zero_and_the_scale_reaches_the_dense_form() -> None:
+    rows = np.zeros((1, 1, 1))
+    assert_refused("oracle.argument.type", "ceiling", lambda: qsa.dense(rows, rows, rows, ceiling="x"))
+    assert_refused("oracle.argument.domain", "ceiling", lambda: qsa.dense(rows, rows, rows, ceiling=0))
+    y = qsa.dense([[[1.0]]], [[[1.0]], [[0.0]]], [[[1.0]], [[0.0]]], scale=math.log(3))
+    assert y[0, 0, 0] == pytest.approx(0.75, abs=1e-6)
+
+
+def test_a_group_has_four_positions_unless_told() -> None:
+    assert qsa.groups([0, 1, 2, 3, 4]).groups.tolist() == [[0, 1, 2, 3]]

@@ -153,6 +153,7 @@ def test_the_byte_alphabet_leaves_visible_latin_as_it_is() -> None:
         ("!?.;x", ["!?.;", "x"]),
         ("!?.x", ["!?.", "x"]),
         ("'r\u017fx", ["'r\u017fx"]),
+        ("!!\u0301x", ["!!", "\u0301x"]),
         (" ?x", [" ?", "x"]),
         ("   x", ["  ", " x"]),
         ("\n", ["\n"]),
