@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from assay.impl.stores.gguf_values import Value, ValueType, array, scalar
+from assay.impl.stores.gguf.values import Value, ValueType, array, scalar
 from assay.mutations.artifact_sketch import EXPERT, PLE, Record, Sketch, put, structural_sketch
 
 Change = Callable[[Sketch], None]

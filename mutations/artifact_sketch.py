@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from assay.impl.stores.artifact.descriptor import fixture_descriptor
 from assay.impl.stores.artifact.structural import plan_structural
-from assay.impl.stores.expert_layout import NO_DIGEST, pack_manifest, sign
+from assay.impl.stores.expert_major.layout import NO_DIGEST, pack_manifest, sign
 from assay.impl.stores.extents import Extent, Filesystem, StoreFile
-from assay.impl.stores.gguf_values import Value
-from assay.impl.stores.ple_layout import expected_header, pack_ple_header
+from assay.impl.stores.gguf.values import Value
+from assay.impl.stores.ple_rows.layout import expected_header, pack_ple_header
 
 EXPERT: Final = "ds4.expert_major.v2"
 PLE: Final = "ds4.ple_rows.v1"

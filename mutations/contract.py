@@ -153,8 +153,8 @@ def _containers(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def _judge_config(config: Any) -> list[Finding]:
-    from assay.impl.stores.config_fields import judge_config, judge_family
-    from assay.impl.stores.hash_derivation import judge_hash
+    from assay.impl.stores.checkpoint.config_fields import judge_config, judge_family
+    from assay.impl.stores.checkpoint.hash_derivation import judge_hash
 
     contract = load_profile(PROFILE)
     return [

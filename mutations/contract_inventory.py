@@ -7,11 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from assay.impl.stores.contract_inventory import judge_inventory
-from assay.impl.stores.inventory import gather_inventory
-from assay.impl.stores.layout import Layout, read_layout
-from assay.impl.stores.safetensors import Header, parse_header
-from assay.impl.stores.shard_index import judge_index
+from assay.impl.stores.checkpoint.contract_inventory import judge_inventory
+from assay.impl.stores.checkpoint.inventory import gather_inventory
+from assay.impl.stores.checkpoint.layout import Layout, read_layout
+from assay.impl.stores.checkpoint.safetensors import Header, parse_header
+from assay.impl.stores.checkpoint.shard_index import judge_index
 from assay.mutations.battery import InvalidMutationError, Mutation
 from assay.mutations.json_edits import Edit, another_type, another_value, apply_edits
 from assay.spec.errors import Finding

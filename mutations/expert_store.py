@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from assay.impl.stores.expert_layout import (
+from assay.impl.stores.expert_major.layout import (
     HEADER_BYTES,
     LAYER_BYTES,
     ROLES,
@@ -21,9 +21,9 @@ from assay.impl.stores.expert_layout import (
     unpack_header,
     unpack_layers,
 )
-from assay.impl.stores.expert_rules import ExpectedSource
-from assay.impl.stores.expert_store import ExpertStore, judge_expert_store
-from assay.impl.stores.expert_writer import write_expert_store
+from assay.impl.stores.expert_major.rules import ExpectedSource
+from assay.impl.stores.expert_major.store import ExpertStore, judge_expert_store
+from assay.impl.stores.expert_major.writer import write_expert_store
 from assay.mutations.battery import Battery, BatteryContext, InvalidMutationError, Mutation
 from assay.mutations.store_memory import memory_extent
 from assay.mutations.store_samples import SMALL_FAMILY, small_component, small_manifest

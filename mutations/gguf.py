@@ -11,8 +11,8 @@ from typing import Final
 
 from assay.impl.stores.artifact.admission import admit
 from assay.impl.stores.artifact.descriptor import STAGES, fixture_descriptor
-from assay.impl.stores.gguf import read_gguf
-from assay.impl.stores.gguf_values import Value, ValueType
+from assay.impl.stores.gguf.reader import read_gguf
+from assay.impl.stores.gguf.values import Value, ValueType
 from assay.mutations.artifact_cases import Case, all_cases
 from assay.mutations.artifact_sketch import EXPERT, PLE, Record, Sketch, structural_sketch
 from assay.mutations.battery import Battery, BatteryContext, InvalidMutationError, Mutation

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from assay.impl.stores.ple_layout import (
+from assay.impl.stores.ple_rows.layout import (
     DIGEST_BYTES,
     HEADER_BYTES,
     PAGE_HEADER,
@@ -20,9 +20,9 @@ from assay.impl.stores.ple_layout import (
     pack_ple_header,
     unpack_ple_header,
 )
-from assay.impl.stores.ple_rules import manifest_hash
-from assay.impl.stores.ple_store import PleStore, judge_ple_store
-from assay.impl.stores.ple_writer import write_ple_store
+from assay.impl.stores.ple_rows.rules import manifest_hash
+from assay.impl.stores.ple_rows.store import PleStore, judge_ple_store
+from assay.impl.stores.ple_rows.writer import write_ple_store
 from assay.mutations.battery import Battery, BatteryContext, InvalidMutationError, Mutation
 from assay.mutations.store_memory import memory_extent
 from assay.mutations.store_samples import GOLDEN_PLE, golden_ple, golden_rows

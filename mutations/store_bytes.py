@@ -9,11 +9,11 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from assay.impl.stores.expert_families import DEEPSEEK4
-from assay.impl.stores.expert_repack import STORE_NAME
-from assay.impl.stores.expert_store import ExpertStore, judge_expert_store
-from assay.impl.stores.gguf import Gguf, read_gguf
-from assay.impl.stores.gguf_rules import judge_gguf
+from assay.impl.stores.expert_major.families import DEEPSEEK4
+from assay.impl.stores.expert_major.repack import STORE_NAME
+from assay.impl.stores.expert_major.store import ExpertStore, judge_expert_store
+from assay.impl.stores.gguf.reader import Gguf, read_gguf
+from assay.impl.stores.gguf.rules import judge_gguf
 from assay.mutations import expert_store, ple_store
 from assay.mutations.battery import Battery, BatteryContext, Mutation
 from assay.mutations.store_memory import memory_extent

@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from assay.impl.stores.blocks import AFFINE4, GGML
-from assay.impl.stores.expert_families import ExpertFamily, ExpertGeometry, private_expert_family
-from assay.impl.stores.expert_layout import Layer, Manifest, Source, Storage, plan_manifest
-from assay.impl.stores.expert_repack import repack
+from assay.impl.stores.expert_major.blocks import AFFINE4, GGML
+from assay.impl.stores.expert_major.families import ExpertFamily, ExpertGeometry, private_expert_family
+from assay.impl.stores.expert_major.layout import Layer, Manifest, Source, Storage, plan_manifest
+from assay.impl.stores.expert_major.repack import repack
 from assay.impl.stores.extents import SYSTEM, Filesystem
-from assay.impl.stores.gguf import Entry
-from assay.impl.stores.gguf_values import ValueType, scalar
-from assay.impl.stores.gguf_writer import Planned, plan_gguf, write_gguf
-from assay.impl.stores.ple_layout import PleGeometry, RowCodec, RowTable
-from assay.impl.stores.ple_tables import HASH_ID
-from assay.impl.stores.ple_writer import write_ple_store
+from assay.impl.stores.gguf.reader import Entry
+from assay.impl.stores.gguf.values import ValueType, scalar
+from assay.impl.stores.gguf.writer import Planned, plan_gguf, write_gguf
+from assay.impl.stores.ple_rows.layout import PleGeometry, RowCodec, RowTable
+from assay.impl.stores.ple_rows.tables import HASH_ID
+from assay.impl.stores.ple_rows.writer import write_ple_store
 from assay.impl.stores.publication import Draft
 
 GOLDEN_SOURCE: Final = {

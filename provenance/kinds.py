@@ -120,7 +120,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     Kind(
         "checkpoint",
         "checkpoint directory",
-        "assay.impl.stores.checkpoint:judge_checkpoint",
+        "assay.impl.stores.checkpoint.judge:judge_checkpoint",
         lambda sniff: (
             sniff.is_folder
             and (
@@ -146,7 +146,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     Kind(
         "config",
         "config.json",
-        "assay.impl.stores.single:judge_config_file",
+        "assay.impl.stores.checkpoint.single:judge_config_file",
         lambda sniff: sniff.path.name == "config.json" or sniff.mentions("model_type", "architectures"),
     ),
     Kind(
@@ -164,13 +164,13 @@ KINDS: Final[tuple[Kind, ...]] = (
     Kind(
         "index",
         "model.safetensors.index.json",
-        "assay.impl.stores.single:judge_index_file",
+        "assay.impl.stores.checkpoint.single:judge_index_file",
         lambda sniff: sniff.path.name.endswith(".index.json") or sniff.mentions("weight_map"),
     ),
     Kind(
         "safetensors",
         "safetensors file or header set",
-        "assay.impl.stores.single:judge_safetensors_file",
+        "assay.impl.stores.checkpoint.single:judge_safetensors_file",
         lambda sniff: (
             sniff.path.suffix == ".safetensors"
             or (sniff.path.suffix == ".jsonl" and sniff.mentions("shard", "header"))

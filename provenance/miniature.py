@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from assay.impl.stores.artifact.build import TOKENIZER_FILES, build_artifact
 from assay.impl.stores.artifact.descriptor import DIGEST_KEYS
-from assay.impl.stores.checkpoint_writer import Fill, PlannedTensor, write_checkpoint
+from assay.impl.stores.checkpoint.payload import hash_buffer_values
+from assay.impl.stores.checkpoint.writer import Fill, PlannedTensor, write_checkpoint
 from assay.impl.stores.files import file_digest
-from assay.impl.stores.payload import hash_buffer_values
 from assay.provenance.paths import cache_directory
 from assay.spec.clauses import Authority, declare
 from assay.spec.contract import Contract, expand_tensors

@@ -20,8 +20,8 @@ from assay.impl.runtime.recorder import Recorder, physical_bytes, trace_header
 from assay.impl.runtime.routes import Routes
 from assay.impl.runtime.service import StreamReader
 from assay.impl.runtime.stream_types import Options
-from assay.impl.stores.expert_store import RecordDigests
-from assay.impl.stores.record_digests import load_digests, save_digests
+from assay.impl.stores.expert_major.record_digests import load_digests, save_digests
+from assay.impl.stores.expert_major.store import RecordDigests
 from assay.provenance.output import say
 from assay.provenance.paths import cache_directory, evidence_directory
 from assay.provenance.progress import progress_bar

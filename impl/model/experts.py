@@ -12,7 +12,7 @@ import mlx.core as mx
 import numpy as np
 
 from assay.impl.model.geometry import Geometry
-from assay.impl.stores import affine4
+from assay.impl.stores.expert_major import affine4
 
 Gated = Callable[[mx.array, mx.array], mx.array]
 Bytes = bytes | memoryview

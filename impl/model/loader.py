@@ -29,8 +29,8 @@ from assay.impl.model.survey import Survey
 from assay.impl.model.tables import ResidentRows
 from assay.impl.stores.artifact.opened import Artifact
 from assay.impl.stores.artifact.tensors import ArtifactTensors
-from assay.impl.stores.checkpoint_reader import CheckpointReader
-from assay.impl.stores.layout import CONFIG_LIMIT_BYTES, CONFIG_NAME
+from assay.impl.stores.checkpoint.layout import CONFIG_LIMIT_BYTES, CONFIG_NAME
+from assay.impl.stores.checkpoint.reader import CheckpointReader
 from assay.impl.stores.strict_json import read_json_object
 
 GENERATION_NAME: Final = "generation_config.json"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from assay.impl.model.clauses import HASH, TENSOR, reject
 from assay.impl.model.ple import Rows
 from assay.impl.model.tables import FileRows, ResidentRows
-from assay.impl.stores.inventory import InventoryRow
+from assay.impl.stores.checkpoint.inventory import InventoryRow
 
 PREFIXES: Final = ("model.language_model.", "model.", "language_model.model.", "")
 """What stands before `layers.` in the names: the published checkpoint, save_pretrained, older conversions."""

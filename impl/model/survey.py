@@ -14,7 +14,7 @@ import mlx.core as mx
 from assay.impl.model.clauses import STAGE, TENSOR
 from assay.impl.model.sources import Source, Tensors
 from assay.impl.model.tables import ResidentRows
-from assay.impl.stores.inventory import InventoryRow
+from assay.impl.stores.checkpoint.inventory import InventoryRow
 from assay.spec.errors import AdmissionError, Finding
 
 MOST_TOLD: Final = 20

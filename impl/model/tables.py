@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.impl.model.clauses import TENSOR, reject
-from assay.impl.stores.inventory import InventoryRow
+from assay.impl.stores.checkpoint.inventory import InventoryRow
 
 
 class Pieces(Protocol):

@@ -28,7 +28,7 @@ from assay.impl.runtime.tickets import Lane as ReadLane
 from assay.impl.runtime.tickets import Ticket
 from assay.impl.runtime.wave import MOST_AT_ONCE, StreamedExperts
 from assay.impl.stores.artifact.opened import Artifact
-from assay.impl.stores.expert_store import RecordDigests
+from assay.impl.stores.expert_major.store import RecordDigests
 from assay.spec.errors import ContractError
 
 SLOT_BYTES: Final = 32 << 20

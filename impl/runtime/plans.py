@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay.impl.runtime.tickets import NEVER, ExpertRecord, Phase, Piece, Priority, ReadRequest, RowPages
-from assay.impl.stores.expert_store import ExpertStore
-from assay.impl.stores.ple_store import PleStore
+from assay.impl.stores.expert_major.store import ExpertStore
+from assay.impl.stores.ple_rows.store import PleStore
 
 WAVE_PARTS: Final = ((0, 1), (2,))
 """Gate and up are used together; down is needed only after them."""

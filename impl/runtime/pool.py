@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from assay.impl.model.experts import Codec
 from assay.impl.model.geometry import Geometry
-from assay.impl.stores import affine4
+from assay.impl.stores.expert_major import affine4
 
 Bytes = bytes | memoryview
 GATE, UP, DOWN = range(3)

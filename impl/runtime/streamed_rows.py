@@ -11,8 +11,8 @@ from assay.impl.runtime.lanes import Lane
 from assay.impl.runtime.plans import Asker, row_requests
 from assay.impl.runtime.streaming import Stream
 from assay.impl.runtime.tickets import LIVE, Phase, ReadRequest, RowPages, Ticket
-from assay.impl.stores.ple_layout import PAGE_HEADER_BYTES
-from assay.impl.stores.ple_store import PleStore
+from assay.impl.stores.ple_rows.layout import PAGE_HEADER_BYTES
+from assay.impl.stores.ple_rows.store import PleStore
 
 _KINDS = {"assay-raw-f32-v1": "<f4", "assay-raw-f16-v1": "<f2", "assay-raw-bf16-v1": "<u2"}
 

@@ -29,8 +29,8 @@ from assay.impl.runtime.policies import Key, make_policy
 from assay.impl.runtime.pool import RecordPool
 from assay.impl.runtime.stream_types import Flight, MakeReader, Notes, Options, StreamCounts
 from assay.impl.runtime.tickets import Phase, Priority, ReadRequest, State, Ticket
-from assay.impl.stores.expert_store import ExpertStore
-from assay.impl.stores.ple_store import PleStore
+from assay.impl.stores.expert_major.store import ExpertStore
+from assay.impl.stores.ple_rows.store import PleStore
 from assay.spec.errors import ContractError
 
 PARTS: Final = ("gate_up", "down")

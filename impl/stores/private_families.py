@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from assay.impl.stores.expert_families import (
+from assay.impl.stores.expert_major.families import (
     PRIVATE_BASE,
     ExpertFamily,
     ExpertGeometry,
     private_expert_family,
 )
-from assay.impl.stores.ple_layout import MAX_HEADS, RowTable
-from assay.impl.stores.ple_tables import derived_table
+from assay.impl.stores.ple_rows.layout import MAX_HEADS, RowTable
+from assay.impl.stores.ple_rows.tables import derived_table
 from assay.spec.canonical import canonical_digest
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import ContractError, Finding

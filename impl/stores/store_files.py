@@ -9,19 +9,20 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
-from assay.impl.stores.expert_families import PRIVATE_BASE, PUBLIC, ExpertFamily, private_expert_family
-from assay.impl.stores.expert_layout import HEADER_BYTES as EXPERT_HEADER_BYTES
-from assay.impl.stores.expert_layout import MAGIC as EXPERT_MAGIC
-from assay.impl.stores.expert_layout import NO_DIGEST, Manifest, Storage, unpack_header
-from assay.impl.stores.expert_rules import FAMILY as EXPERT_FAMILY
-from assay.impl.stores.expert_rules import STAGE as EXPERT_STAGE
-from assay.impl.stores.expert_store import PAYLOAD_DIGEST as EXPERT_PAYLOAD
-from assay.impl.stores.expert_store import ExpertStore, judge_expert_store
+from assay.impl.stores.checkpoint.payload_state import UNSAVED
+from assay.impl.stores.expert_major.families import PRIVATE_BASE, PUBLIC, ExpertFamily, private_expert_family
+from assay.impl.stores.expert_major.layout import HEADER_BYTES as EXPERT_HEADER_BYTES
+from assay.impl.stores.expert_major.layout import MAGIC as EXPERT_MAGIC
+from assay.impl.stores.expert_major.layout import NO_DIGEST, Manifest, Storage, unpack_header
+from assay.impl.stores.expert_major.record_digests import damaged_records
+from assay.impl.stores.expert_major.rules import FAMILY as EXPERT_FAMILY
+from assay.impl.stores.expert_major.rules import STAGE as EXPERT_STAGE
+from assay.impl.stores.expert_major.store import PAYLOAD_DIGEST as EXPERT_PAYLOAD
+from assay.impl.stores.expert_major.store import ExpertStore, judge_expert_store
 from assay.impl.stores.extents import Extent, StoreFile
-from assay.impl.stores.payload_state import UNSAVED
-from assay.impl.stores.ple_layout import HEADER_BYTES as PLE_HEADER_BYTES
-from assay.impl.stores.ple_layout import MAGIC as PLE_MAGIC
-from assay.impl.stores.ple_layout import (
+from assay.impl.stores.ple_rows.layout import HEADER_BYTES as PLE_HEADER_BYTES
+from assay.impl.stores.ple_rows.layout import MAGIC as PLE_MAGIC
+from assay.impl.stores.ple_rows.layout import (
     STAGE,
     PleGeometry,
     PleHeader,
@@ -30,12 +31,11 @@ from assay.impl.stores.ple_layout import (
     judge_geometry,
     unpack_ple_header,
 )
-from assay.impl.stores.ple_rules import FAMILY as PLE_FAMILY
-from assay.impl.stores.ple_rules import PAYLOAD_DIGEST as PLE_PAYLOAD
-from assay.impl.stores.ple_store import PleStore, judge_ple_store
-from assay.impl.stores.ple_tables import QWEN4EXP_ROWS
+from assay.impl.stores.ple_rows.rules import FAMILY as PLE_FAMILY
+from assay.impl.stores.ple_rows.rules import PAYLOAD_DIGEST as PLE_PAYLOAD
+from assay.impl.stores.ple_rows.store import PleStore, judge_ple_store
+from assay.impl.stores.ple_rows.tables import QWEN4EXP_ROWS
 from assay.impl.stores.publication import publish
-from assay.impl.stores.record_digests import damaged_records
 from assay.impl.stores.steps import increments
 from assay.impl.stores.strict_json import read_json_object
 from assay.spec.clauses import Authority, declare

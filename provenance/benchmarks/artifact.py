@@ -20,7 +20,7 @@ from assay.impl.stores.artifact.geometry import (
 )
 from assay.impl.stores.artifact.judge import judge_gguf_path
 from assay.impl.stores.artifact.structural import write_structural
-from assay.impl.stores.checkpoint_writer import PlannedTensor, write_checkpoint
+from assay.impl.stores.checkpoint.writer import PlannedTensor, write_checkpoint
 from assay.provenance.benchmarks.base import (
     BenchContext,
     drop_from_cache,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from assay.impl.stores.expert_store import ExpertStore
+from assay.impl.stores.expert_major.store import ExpertStore
 from assay.impl.stores.extents import StoreFile
 from assay.provenance.benchmarks.base import (
     BenchContext,

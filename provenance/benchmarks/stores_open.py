@@ -3,15 +3,15 @@
 import os
 import tracemalloc
 
-from assay.impl.stores.blocks import BF16
+from assay.impl.stores.expert_major.blocks import BF16
 from assay.impl.stores.extents import StoreFile
-from assay.impl.stores.gguf import Entry, read_gguf
-from assay.impl.stores.gguf_values import ValueType, array, scalar
-from assay.impl.stores.gguf_writer import Planned, plan_gguf, write_gguf
-from assay.impl.stores.ple_layout import PleGeometry
-from assay.impl.stores.ple_store import PleStore
-from assay.impl.stores.ple_tables import QWEN4EXP_ROWS, paged, raw_codec
-from assay.impl.stores.ple_writer import write_ple_store
+from assay.impl.stores.gguf.reader import Entry, read_gguf
+from assay.impl.stores.gguf.values import ValueType, array, scalar
+from assay.impl.stores.gguf.writer import Planned, plan_gguf, write_gguf
+from assay.impl.stores.ple_rows.layout import PleGeometry
+from assay.impl.stores.ple_rows.store import PleStore
+from assay.impl.stores.ple_rows.tables import QWEN4EXP_ROWS, paged, raw_codec
+from assay.impl.stores.ple_rows.writer import write_ple_store
 from assay.provenance.benchmarks.base import BenchContext, measurement, median_seconds
 from assay.spec.documents.bench import Measurement
 

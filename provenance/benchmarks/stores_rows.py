@@ -10,8 +10,8 @@ import statistics
 from collections.abc import Iterator
 
 from assay.impl.stores.extents import StoreFile
-from assay.impl.stores.ple_layout import PleGeometry
-from assay.impl.stores.ple_store import PleStore
+from assay.impl.stores.ple_rows.layout import PleGeometry
+from assay.impl.stores.ple_rows.store import PleStore
 from assay.provenance.benchmarks.base import BenchContext, drop_from_cache, measurement
 from assay.provenance.benchmarks.row_peers import PEERS, microseconds
 from assay.provenance.benchmarks.stores_verify import row_store

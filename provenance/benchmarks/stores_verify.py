@@ -5,12 +5,12 @@ import statistics
 from collections.abc import Callable
 from pathlib import Path
 
-from assay.impl.stores.blocks import BF16
+from assay.impl.stores.expert_major.blocks import BF16
 from assay.impl.stores.extents import StoreFile
-from assay.impl.stores.ple_layout import PleGeometry
-from assay.impl.stores.ple_store import PleStore
-from assay.impl.stores.ple_tables import derived_table, paged, raw_codec
-from assay.impl.stores.ple_writer import write_ple_store
+from assay.impl.stores.ple_rows.layout import PleGeometry
+from assay.impl.stores.ple_rows.store import PleStore
+from assay.impl.stores.ple_rows.tables import derived_table, paged, raw_codec
+from assay.impl.stores.ple_rows.writer import write_ple_store
 from assay.provenance.benchmarks.base import (
     BenchContext,
     drop_from_cache,

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from assay.impl.stores.blocks import AFFINE4
-from assay.impl.stores.expert_families import ExpertFamily, ExpertGeometry, private_expert_family
-from assay.impl.stores.expert_layout import Layer, Source, Storage, plan_manifest
-from assay.impl.stores.expert_store import ExpertStore, RecordDigests
-from assay.impl.stores.expert_writer import write_expert_store
+from assay.impl.stores.expert_major.blocks import AFFINE4
+from assay.impl.stores.expert_major.families import ExpertFamily, ExpertGeometry, private_expert_family
+from assay.impl.stores.expert_major.layout import Layer, Source, Storage, plan_manifest
+from assay.impl.stores.expert_major.store import ExpertStore, RecordDigests
+from assay.impl.stores.expert_major.writer import write_expert_store
 from assay.impl.stores.extents import StoreFile
 from assay.provenance.benchmarks.base import BenchContext, BenchmarkNotRunError
 

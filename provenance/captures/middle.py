@@ -14,8 +14,8 @@ from assay.impl.stores.artifact.geometry import (
     routed_shapes,
     table_stem,
 )
-from assay.impl.stores.checkpoint_writer import PlannedTensor, write_checkpoint
-from assay.impl.stores.expert_store import RecordDigests
+from assay.impl.stores.checkpoint.writer import PlannedTensor, write_checkpoint
+from assay.impl.stores.expert_major.store import RecordDigests
 from assay.provenance.captures.mlx_speed import MIDDLE
 from assay.provenance.miniature import rule_weights
 

@@ -21,7 +21,7 @@ from assay.impl.runtime.policies import POLICIES
 from assay.impl.runtime.service import StreamReader
 from assay.impl.runtime.stream_types import Options
 from assay.impl.stores.artifact.opened import Artifact
-from assay.impl.stores.expert_store import RecordDigests
+from assay.impl.stores.expert_major.store import RecordDigests
 from assay.spec.errors import AssayError
 
 MOST_RETRIES: Final = 400

@@ -14,7 +14,7 @@ from assay.spec.errors import AssayError, Finding, printable, usage_error
 from assay.spec.verdicts import ExitCode
 
 if TYPE_CHECKING:
-    from assay.impl.stores.expert_store import RecordDigests
+    from assay.impl.stores.expert_major.store import RecordDigests
 
 _SHOWN = 40
 
@@ -195,7 +195,7 @@ def _build(arguments: argparse.Namespace) -> int:
 
 
 def _repack(arguments: argparse.Namespace) -> int:
-    from assay.impl.stores.expert_repack import repack
+    from assay.impl.stores.expert_major.repack import repack
 
     with _progress(quiet=arguments.quiet) as show:
         made = repack(arguments.source, arguments.output, replace=arguments.force, progress=show)
@@ -218,7 +218,7 @@ def _repack(arguments: argparse.Namespace) -> int:
 
 def _keep_digests(digests: "RecordDigests") -> None:
     """Keeps the digests of the records for verified reads on this machine; the file is right without them."""
-    from assay.impl.stores.record_digests import save_digests
+    from assay.impl.stores.expert_major.record_digests import save_digests
 
     try:
         save_digests(evidence_directory(), digests, "build")

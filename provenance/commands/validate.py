@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from assay.impl.stores.payload_state import UNSAVED
+from assay.impl.stores.checkpoint.payload_state import UNSAVED
 from assay.provenance.kinds import judge_path, kind_names
 from assay.provenance.output import emit, emit_json_line, output_format
 from assay.provenance.paths import checkpoint_directory, evidence_directory

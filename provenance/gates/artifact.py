@@ -14,7 +14,7 @@ from assay.impl.stores.artifact.judge import judge_gguf_path
 from assay.impl.stores.artifact.opened import Artifact, StructuralOnlyError
 from assay.impl.stores.artifact.origin import dry_run, refuse_public_route
 from assay.impl.stores.artifact.structural import write_structural
-from assay.impl.stores.checkpoint_reader import CheckpointReader
+from assay.impl.stores.checkpoint.reader import CheckpointReader
 from assay.impl.stores.publication import sweep
 from assay.mutations import gguf as battery
 from assay.mutations.artifact_cases import Case, all_cases

@@ -2,7 +2,7 @@
 
 import shutil
 
-from assay.impl.stores.checkpoint import judge_checkpoint
+from assay.impl.stores.checkpoint.judge import judge_checkpoint
 from assay.provenance.gates.base import GateContext, GateResult
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import Finding, most_telling

@@ -16,10 +16,10 @@ from assay.impl.runtime.service import StreamReader
 from assay.impl.runtime.tickets import Lane, Phase, Priority, ReadRequest, State
 from assay.impl.runtime.trace_judge import judge_trace, read_trace
 from assay.impl.runtime.trace_timeline import timeline
-from assay.impl.stores.expert_store import ExpertStore
-from assay.impl.stores.expert_writer import write_expert_store
+from assay.impl.stores.expert_major.store import ExpertStore
+from assay.impl.stores.expert_major.writer import write_expert_store
 from assay.impl.stores.extents import StoreFile
-from assay.impl.stores.ple_store import PleStore
+from assay.impl.stores.ple_rows.store import PleStore
 from assay.mutations import scheduler_battery, trace
 from assay.mutations import store_samples as samples
 from assay.provenance.gates.base import GateContext, GateResult

@@ -5,18 +5,18 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.impl.stores.blocks import AFFINE4, BF16
-from assay.impl.stores.expert_families import QWEN4EXP
-from assay.impl.stores.expert_layout import Source, Storage, plan_manifest
-from assay.impl.stores.expert_store import ExpertStore
-from assay.impl.stores.expert_writer import write_expert_store
+from assay.impl.stores.expert_major.blocks import AFFINE4, BF16
+from assay.impl.stores.expert_major.families import QWEN4EXP
+from assay.impl.stores.expert_major.layout import Source, Storage, plan_manifest
+from assay.impl.stores.expert_major.store import ExpertStore
+from assay.impl.stores.expert_major.writer import write_expert_store
 from assay.impl.stores.extents import Filesystem, StoreFile
-from assay.impl.stores.gguf import read_gguf
-from assay.impl.stores.gguf_rules import judge_gguf
-from assay.impl.stores.ple_layout import HEADER_BYTES, unpack_ple_header
-from assay.impl.stores.ple_store import PleStore
-from assay.impl.stores.ple_tables import QWEN4EXP_ROWS, paged, raw_codec
-from assay.impl.stores.ple_writer import write_ple_store
+from assay.impl.stores.gguf.reader import read_gguf
+from assay.impl.stores.gguf.rules import judge_gguf
+from assay.impl.stores.ple_rows.layout import HEADER_BYTES, unpack_ple_header
+from assay.impl.stores.ple_rows.store import PleStore
+from assay.impl.stores.ple_rows.tables import QWEN4EXP_ROWS, paged, raw_codec
+from assay.impl.stores.ple_rows.writer import write_ple_store
 from assay.mutations import expert_store, ple_store, store_bytes
 from assay.mutations import store_samples as samples
 from assay.mutations.store_faults import PublicationContract
@@ -164,7 +164,7 @@ def affine4_layout(_context: GateContext) -> GateResult:
     """Decodes a block that was written by hand."""
     import numpy as np
 
-    from assay.impl.stores.affine4 import decode
+    from assay.impl.stores.expert_major.affine4 import decode
 
     block = bytes(2 * k % 16 | (2 * k + 1) % 16 << 4 for k in range(32)) + b"\x00\x3f" + b"\x80\xbf"
     got = decode(np.frombuffer(block, dtype=np.uint8)).tolist()
@@ -176,7 +176,7 @@ def affine4_bound(context: GateContext) -> GateResult:
     """Encodes and decodes random groups; no value may move by more than a step, BF16 scale rounding included."""
     import numpy as np
 
-    from assay.impl.stores.affine4 import decode, encode
+    from assay.impl.stores.expert_major.affine4 import decode, encode
 
     values = _bf16_values(context.seed)
     error = np.abs(decode(encode(values)) - values).reshape(-1, 64).max(axis=1)
@@ -194,7 +194,7 @@ def affine4_mlx(context: GateContext) -> GateResult:
     import mlx.core as mx
     import numpy as np
 
-    from assay.impl.stores.affine4 import decode, encode, interleave
+    from assay.impl.stores.expert_major.affine4 import decode, encode, interleave
 
     values = _bf16_values(context.seed)
     weight, scales, biases = mx.quantize(mx.array(values).astype(mx.bfloat16), group_size=64, bits=4)
@@ -234,7 +234,7 @@ def _bf16_values(seed: int) -> "NDArray[np.float32]":
     """Returns 4,096 groups of BF16 values of many scales, float32 [256, 1024]."""
     import numpy as np
 
-    from assay.impl.stores.affine4 import from_bf16, to_bf16
+    from assay.impl.stores.expert_major.affine4 import from_bf16, to_bf16
 
     rng = np.random.default_rng(seed)
     values = rng.standard_normal((256, 1024)) * 10.0 ** rng.integers(-6, 6, (256, 1))

@@ -14,7 +14,7 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["assay.impl.stores", "json"]):
-    from assay.impl.stores.safetensors import read_header
+    from assay.impl.stores.checkpoint.safetensors import read_header
 
 FOLDER = Path(tempfile.mkdtemp(prefix="assay-fuzz-"))
 

@@ -15,19 +15,20 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["assay.impl.stores", "assay.spec.documents.record_digests"]):
-    from assay.impl.stores import expert_store as reader
-    from assay.impl.stores import gguf, gguf_rules
-    from assay.impl.stores import ple_store as rows
-    from assay.impl.stores.expert_families import PUBLIC, private_expert_family
-    from assay.impl.stores.record_digests import digests_path, load_digests, save_digests
+    from assay.impl.stores.expert_major import store as reader
+    from assay.impl.stores.expert_major.families import PUBLIC, private_expert_family
+    from assay.impl.stores.expert_major.record_digests import digests_path, load_digests, save_digests
+    from assay.impl.stores.gguf import reader as gguf
+    from assay.impl.stores.gguf import rules as gguf_rules
+    from assay.impl.stores.ple_rows import store as rows
     from assay.impl.stores.store_files import judge_rows
 
-from assay.impl.stores.expert_layout import HEADER_BYTES as EXPERT_HEADER_BYTES
-from assay.impl.stores.expert_store import RecordDigests
-from assay.impl.stores.ple_layout import HEADER_BYTES as PLE_HEADER_BYTES
-from assay.impl.stores.ple_layout import unpack_ple_header
-from assay.impl.stores.ple_rules import manifest_hash
-from assay.impl.stores.ple_writer import write_ple_store
+from assay.impl.stores.expert_major.layout import HEADER_BYTES as EXPERT_HEADER_BYTES
+from assay.impl.stores.expert_major.store import RecordDigests
+from assay.impl.stores.ple_rows.layout import HEADER_BYTES as PLE_HEADER_BYTES
+from assay.impl.stores.ple_rows.layout import unpack_ple_header
+from assay.impl.stores.ple_rows.rules import manifest_hash
+from assay.impl.stores.ple_rows.writer import write_ple_store
 from assay.mutations import expert_store, ple_store
 from assay.mutations.store_memory import memory_extent
 from assay.mutations.store_samples import GOLDEN_PLE, SMALL_FAMILY, golden_rows, native_gguf

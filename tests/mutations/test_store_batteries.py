@@ -2,8 +2,8 @@
 
 import pytest
 
-from assay.impl.stores.expert_layout import Header
-from assay.impl.stores.ple_layout import PleHeader
+from assay.impl.stores.expert_major.layout import Header
+from assay.impl.stores.ple_rows.layout import PleHeader
 from assay.mutations import expert_store, ple_store, store_bytes
 from assay.mutations.battery import Battery, BatteryContext
 from assay.mutations.runner import run_batteries

@@ -219,7 +219,7 @@ def test_what_a_killed_build_left_is_removed_and_told(
 
 
 def test_a_repack_tells_its_steps_to_their_last_byte(tmp_path: Path) -> None:
-    from assay.impl.stores.expert_repack import repack
+    from assay.impl.stores.expert_major.repack import repack
 
     canonical_gguf(tmp_path / "d.gguf", "deepseek4")
     told: dict[str, tuple[int, int]] = {}
@@ -250,9 +250,9 @@ def test_a_file_that_is_no_gguf_is_named(
 def test_a_damaged_record_is_named_where_the_digests_of_its_build_are_kept(
     arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    from assay.impl.stores.expert_layout import HEADER_BYTES, unpack_header
+    from assay.impl.stores.expert_major.layout import HEADER_BYTES, unpack_header
     from assay.impl.stores.extents import StoreFile
-    from assay.impl.stores.gguf import read_gguf
+    from assay.impl.stores.gguf.reader import read_gguf
 
     canonical_gguf(tmp_path / "d.gguf", "deepseek4")
     run(capsys, *arguments, "-o", "x.gguf")

@@ -21,9 +21,9 @@ from assay.impl.stores.artifact.inventory import judge_inventory
 from assay.impl.stores.artifact.owned_stores import judge_experts, judge_rows
 from assay.impl.stores.artifact.ownership import Ownership, judge_ownership
 from assay.impl.stores.artifact.report import accepted_report, rejected_report
-from assay.impl.stores.expert_layout import Manifest
+from assay.impl.stores.expert_major.layout import Manifest
 from assay.impl.stores.extents import Extent
-from assay.impl.stores.gguf import Gguf
+from assay.impl.stores.gguf.reader import Gguf
 from assay.spec.errors import Finding
 
 

@@ -26,19 +26,19 @@ from assay.impl.stores.artifact.private import (
     read_private,
 )
 from assay.impl.stores.artifact.source import EXPERT_DTYPES, GGML_TYPES, ROW_DTYPES, Slice
-from assay.impl.stores.expert_layout import ROLES, Layer, Manifest, Source, plan_manifest
-from assay.impl.stores.expert_store import ExpertStore, RecordDigests
-from assay.impl.stores.expert_writer import check_written_store, fill_expert_store
+from assay.impl.stores.checkpoint.row_shards import RowShards
+from assay.impl.stores.expert_major.layout import ROLES, Layer, Manifest, Source, plan_manifest
+from assay.impl.stores.expert_major.store import ExpertStore, RecordDigests
+from assay.impl.stores.expert_major.writer import check_written_store, fill_expert_store
 from assay.impl.stores.extents import PIECE_BYTES, SYSTEM, Extent, Filesystem, StoreFile
 from assay.impl.stores.files import file_digest
-from assay.impl.stores.gguf import Entry, read_gguf
-from assay.impl.stores.gguf_writer import Plan, Planned, plan_gguf, write_gguf
+from assay.impl.stores.gguf.reader import Entry, read_gguf
+from assay.impl.stores.gguf.writer import Plan, Planned, plan_gguf, write_gguf
 from assay.impl.stores.overlap import in_order
-from assay.impl.stores.ple_layout import PAGE_HEADER_BYTES, PleHeader
-from assay.impl.stores.ple_store import PleStore
-from assay.impl.stores.ple_writer import check_written_ple, fill_ple_store
+from assay.impl.stores.ple_rows.layout import PAGE_HEADER_BYTES, PleHeader
+from assay.impl.stores.ple_rows.store import PleStore
+from assay.impl.stores.ple_rows.writer import check_written_ple, fill_ple_store
 from assay.impl.stores.publication import Draft, sweep
-from assay.impl.stores.row_shards import RowShards
 from assay.impl.stores.steps import Progress, Steps
 from assay.impl.stores.target import STAGE, check_space, check_target
 from assay.spec.clauses import Authority, declare
@@ -407,7 +407,7 @@ def _affine4(data: bytes, dimensions: tuple[int, int, int]) -> bytes:
     """Returns BF16 values as MLX affine 4-bit blocks."""
     import numpy as np
 
-    from assay.impl.stores.affine4 import encode, from_bf16
+    from assay.impl.stores.expert_major.affine4 import encode, from_bf16
 
     width, rows, _ = dimensions
     return encode(from_bf16(np.frombuffer(data, dtype="<u2")).reshape(rows, width)).tobytes()

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
-from assay.impl.stores.expert_families import QWEN4EXP, ExpertFamily
-from assay.impl.stores.expert_layout import NO_DIGEST
-from assay.impl.stores.expert_rules import ExpectedSource
-from assay.impl.stores.gguf_values import Value, ValueType, array, scalar
-from assay.impl.stores.ple_layout import PleGeometry
-from assay.impl.stores.ple_tables import STRUCTURAL
+from assay.impl.stores.expert_major.families import QWEN4EXP, ExpertFamily
+from assay.impl.stores.expert_major.layout import NO_DIGEST
+from assay.impl.stores.expert_major.rules import ExpectedSource
+from assay.impl.stores.gguf.values import Value, ValueType, array, scalar
+from assay.impl.stores.ple_rows.layout import PleGeometry
+from assay.impl.stores.ple_rows.tables import STRUCTURAL
 from assay.spec.contract import expand_tensors
 from assay.spec.profiles import load_profile
 

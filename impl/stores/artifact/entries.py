@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from assay.impl.stores.artifact.descriptor import PHYSICAL_KEY, ArtifactDescriptor
-from assay.impl.stores.gguf import Gguf
-from assay.impl.stores.gguf_values import Value
+from assay.impl.stores.gguf.reader import Gguf
+from assay.impl.stores.gguf.values import Value
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import Finding
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from assay.impl.stores.hash_derivation import HashBuffers, derive_hash_buffers
+from assay.impl.stores.checkpoint.hash_derivation import HashBuffers, derive_hash_buffers
 from assay.impl.stores.private_families import GEOMETRY
 from assay.spec.errors import ContractError, Finding
 

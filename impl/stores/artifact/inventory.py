@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from assay.impl.stores.artifact.descriptor import EXPERT_TENSOR, I8, PLE_TENSOR, ArtifactDescriptor
-from assay.impl.stores.blocks import GGML
-from assay.impl.stores.gguf import Gguf, Tensor
+from assay.impl.stores.expert_major.blocks import GGML
+from assay.impl.stores.gguf.reader import Gguf, Tensor
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import Finding
 

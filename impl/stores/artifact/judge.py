@@ -19,11 +19,11 @@ from assay.impl.stores.artifact.descriptor import (
 )
 from assay.impl.stores.artifact.private import is_private_artifact, read_private
 from assay.impl.stores.artifact.report import rejected_report
-from assay.impl.stores.config_fields import PRIVATE
-from assay.impl.stores.expert_store import ExpertStore
+from assay.impl.stores.checkpoint.config_fields import PRIVATE
+from assay.impl.stores.expert_major.store import ExpertStore
 from assay.impl.stores.extents import Extent, StoreFile
-from assay.impl.stores.gguf import Gguf, read_gguf
-from assay.impl.stores.ple_store import PleStore
+from assay.impl.stores.gguf.reader import Gguf, read_gguf
+from assay.impl.stores.ple_rows.store import PleStore
 from assay.impl.stores.steps import increments
 from assay.spec.errors import Finding
 from assay.spec.judgement import Judgement, JudgeOptions
@@ -125,7 +125,7 @@ def _judge_payload(
         pages = store.verify_all(max(2, options.jobs), increments(advance))
     records: list[Finding] = []
     if whole.findings:
-        from assay.impl.stores.record_digests import damaged_records
+        from assay.impl.stores.expert_major.record_digests import damaged_records
 
         records = damaged_records(experts_store, options.evidence)
     judgement.judged("payload", [*whole.findings, *records, *pages.findings])

@@ -15,11 +15,11 @@ from assay.impl.stores.artifact.descriptor import EXPERT_TENSOR, PLE_TENSOR, Art
 from assay.impl.stores.artifact.judge import descriptor_of, is_artifact
 from assay.impl.stores.artifact.private import CONFIG_KEY
 from assay.impl.stores.artifact.report import rejected_report
-from assay.impl.stores.blocks import GGML
-from assay.impl.stores.expert_store import ExpertStore
+from assay.impl.stores.expert_major.blocks import GGML
+from assay.impl.stores.expert_major.store import ExpertStore
 from assay.impl.stores.extents import Extent, StoreFile
-from assay.impl.stores.gguf import Gguf, read_gguf
-from assay.impl.stores.ple_store import PleStore
+from assay.impl.stores.gguf.reader import Gguf, read_gguf
+from assay.impl.stores.ple_rows.store import PleStore
 from assay.impl.stores.strict_json import parse_json, require_object
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import AdmissionError, Finding

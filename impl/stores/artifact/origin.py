@@ -12,12 +12,12 @@ from assay.impl.stores.artifact.conversion import conversion_report
 from assay.impl.stores.artifact.geometry import read_geometry, text_of
 from assay.impl.stores.artifact.private import PrivateArtifact
 from assay.impl.stores.artifact.source import MISSING, SourceMap, artifact_name, map_source
-from assay.impl.stores.config_fields import judge_config, judge_family, nearest_profile
-from assay.impl.stores.contract_inventory import judge_inventory
-from assay.impl.stores.expert_layout import ROLES
-from assay.impl.stores.hash_derivation import judge_hash
-from assay.impl.stores.inventory import Inventory, gather_inventory
-from assay.impl.stores.layout import Layout, read_layout
+from assay.impl.stores.checkpoint.config_fields import judge_config, judge_family, nearest_profile
+from assay.impl.stores.checkpoint.contract_inventory import judge_inventory
+from assay.impl.stores.checkpoint.hash_derivation import judge_hash
+from assay.impl.stores.checkpoint.inventory import Inventory, gather_inventory
+from assay.impl.stores.checkpoint.layout import Layout, read_layout
+from assay.impl.stores.expert_major.layout import ROLES
 from assay.impl.stores.private_families import private_stores
 from assay.spec.canonical import canonical_digest
 from assay.spec.clauses import Authority, declare

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from assay.impl.stores.artifact.descriptor import EXPERT_TENSOR, PLE_TENSOR
-from assay.impl.stores.blocks import CONVERTER, GGML
-from assay.impl.stores.expert_repack import ARCHITECTURES
-from assay.impl.stores.expert_store import judge_expert_store
+from assay.impl.stores.checkpoint.foreign import CONVERSION
+from assay.impl.stores.expert_major.blocks import CONVERTER, GGML
+from assay.impl.stores.expert_major.repack import ARCHITECTURES
+from assay.impl.stores.expert_major.store import judge_expert_store
 from assay.impl.stores.extents import StoreFile
-from assay.impl.stores.foreign import CONVERSION
-from assay.impl.stores.foreign_gguf import ARCHITECTURE, judge_gguf_folder
-from assay.impl.stores.gguf import Gguf, read_gguf
-from assay.impl.stores.gguf_rules import OPAQUE_NAMES, judge_gguf, split_unknown
+from assay.impl.stores.gguf.foreign import ARCHITECTURE, judge_gguf_folder
+from assay.impl.stores.gguf.reader import Gguf, read_gguf
+from assay.impl.stores.gguf.rules import OPAQUE_NAMES, judge_gguf, split_unknown
 from assay.impl.stores.store_files import CONTRACT, judge_expert_payload, judge_experts, judge_rows
 from assay.spec.contract import Contract
 from assay.spec.errors import Finding

@@ -5,12 +5,12 @@ from typing import Final
 
 from assay.impl.stores.artifact.descriptor import EXPERT_TENSOR, PLE_TENSOR, ArtifactDescriptor
 from assay.impl.stores.artifact.entries import compare_entries
-from assay.impl.stores.expert_layout import Manifest
-from assay.impl.stores.expert_store import judge_expert_store
+from assay.impl.stores.expert_major.layout import Manifest
+from assay.impl.stores.expert_major.store import judge_expert_store
 from assay.impl.stores.extents import Extent
-from assay.impl.stores.gguf import Gguf
-from assay.impl.stores.ple_layout import HEADER_BYTES, NO_DIGEST, PleHeader, unpack_ple_header
-from assay.impl.stores.ple_store import judge_ple_store
+from assay.impl.stores.gguf.reader import Gguf
+from assay.impl.stores.ple_rows.layout import HEADER_BYTES, NO_DIGEST, PleHeader, unpack_ple_header
+from assay.impl.stores.ple_rows.store import judge_ple_store
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import AdmissionError, Finding
 

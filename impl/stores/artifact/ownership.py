@@ -12,7 +12,7 @@ from typing import Final
 
 from assay.impl.stores.artifact.descriptor import EXPERT_TENSOR, PLE_TENSOR
 from assay.impl.stores.extents import Extent
-from assay.impl.stores.gguf import Gguf, align_up
+from assay.impl.stores.gguf.reader import Gguf, align_up
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import AdmissionError, Finding
 

@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from assay.impl.stores.artifact.descriptor import ArtifactDescriptor, DenseTensor, typed
 from assay.impl.stores.artifact.geometry import Geometry, dense_shapes, read_geometry, text_of
-from assay.impl.stores.blocks import AFFINE4, BF16, F32, GGML, Block
-from assay.impl.stores.expert_layout import Storage
-from assay.impl.stores.expert_rules import ExpectedSource
-from assay.impl.stores.gguf import Gguf
-from assay.impl.stores.gguf_values import Value, ValueType, scalar
-from assay.impl.stores.ple_layout import PleGeometry, RowTable, check_geometry
-from assay.impl.stores.ple_tables import raw_codec
+from assay.impl.stores.expert_major.blocks import AFFINE4, BF16, F32, GGML, Block
+from assay.impl.stores.expert_major.layout import Storage
+from assay.impl.stores.expert_major.rules import ExpectedSource
+from assay.impl.stores.gguf.reader import Gguf
+from assay.impl.stores.gguf.values import Value, ValueType, scalar
+from assay.impl.stores.ple_rows.layout import PleGeometry, RowTable, check_geometry
+from assay.impl.stores.ple_rows.tables import raw_codec
 from assay.impl.stores.private_families import GEOMETRY, MINIATURE_PROFILE, PrivateStores, private_stores
 from assay.impl.stores.strict_json import parse_json, require_object
 from assay.spec.canonical import canonical_digest, canonical_json

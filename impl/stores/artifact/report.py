@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from assay.impl.stores.artifact.descriptor import ArtifactDescriptor
 from assay.impl.stores.artifact.ownership import Ownership
-from assay.impl.stores.gguf import Gguf
+from assay.impl.stores.gguf.reader import Gguf
 from assay.spec.errors import Finding
 
 FAMILY: Final = "qwen4exp"

@@ -20,7 +20,7 @@ from assay.impl.stores.artifact.geometry import (
     routed_shapes,
     table_stem,
 )
-from assay.impl.stores.inventory import InventoryRow
+from assay.impl.stores.checkpoint.inventory import InventoryRow
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import Finding
 

@@ -15,14 +15,14 @@ from assay.impl.stores.artifact.descriptor import (
     ArtifactDescriptor,
     fixture_descriptor,
 )
-from assay.impl.stores.blocks import AFFINE4
-from assay.impl.stores.expert_layout import Manifest, Source, Storage, plan_manifest
-from assay.impl.stores.expert_writer import check_written_store, fill_structural_store
+from assay.impl.stores.expert_major.blocks import AFFINE4
+from assay.impl.stores.expert_major.layout import Manifest, Source, Storage, plan_manifest
+from assay.impl.stores.expert_major.writer import check_written_store, fill_structural_store
 from assay.impl.stores.extents import SYSTEM, Extent, Filesystem
-from assay.impl.stores.gguf import Entry
-from assay.impl.stores.gguf_writer import Plan, Planned, plan_gguf, write_gguf
-from assay.impl.stores.ple_layout import PleHeader
-from assay.impl.stores.ple_writer import check_written_ple, fill_ple_store
+from assay.impl.stores.gguf.reader import Entry
+from assay.impl.stores.gguf.writer import Plan, Planned, plan_gguf, write_gguf
+from assay.impl.stores.ple_rows.layout import PleHeader
+from assay.impl.stores.ple_rows.writer import check_written_ple, fill_ple_store
 from assay.impl.stores.publication import Draft
 from assay.spec.clauses import Authority, declare
 from assay.spec.errors import AdmissionError, Finding

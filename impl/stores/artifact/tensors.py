@@ -11,9 +11,9 @@ from typing import Final
 
 from assay.impl.stores.artifact.geometry import PREFIX, hash_values, read_geometry, routed_shapes, table_stem
 from assay.impl.stores.artifact.opened import Artifact
-from assay.impl.stores.checkpoint_reader import ABSENT
-from assay.impl.stores.expert_layout import Storage
-from assay.impl.stores.inventory import InventoryRow
+from assay.impl.stores.checkpoint.inventory import InventoryRow
+from assay.impl.stores.checkpoint.reader import ABSENT
+from assay.impl.stores.expert_major.layout import Storage
 from assay.spec.errors import AdmissionError, Finding
 
 PIECE_BYTES: Final = 1 << 20
@@ -110,6 +110,6 @@ class ArtifactTensors:
             return data
         import numpy as np
 
-        from assay.impl.stores.affine4 import decode
+        from assay.impl.stores.expert_major.affine4 import decode
 
         return decode(np.frombuffer(data, dtype=np.uint8), "f32").astype("<f4").tobytes()

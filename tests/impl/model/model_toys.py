@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assay.impl.stores.checkpoint_writer import PlannedTensor, write_checkpoint
+from assay.impl.stores.checkpoint.writer import PlannedTensor, write_checkpoint
 from assay.provenance.captures.geometries import GEOMETRIES, counter_tokens
 from assay.spec.errors import AssayError
 

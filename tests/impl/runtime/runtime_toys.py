@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.impl.runtime.plans import store_digest
-from assay.impl.stores.expert_store import ExpertStore
-from assay.impl.stores.expert_writer import write_expert_store
+from assay.impl.stores.expert_major.store import ExpertStore
+from assay.impl.stores.expert_major.writer import write_expert_store
 from assay.impl.stores.extents import StoreFile
-from assay.impl.stores.ple_store import PleStore
+from assay.impl.stores.ple_rows.store import PleStore
 from assay.mutations import store_samples as samples
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from assay.impl.stores.affine4 import decode, encode, from_bf16, interleave, separate, to_bf16
+from assay.impl.stores.expert_major.affine4 import decode, encode, from_bf16, interleave, separate, to_bf16
 from assay.spec.errors import ContractError
 
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.impl.stores.blocks import AFFINE4, BF16, F32, Block
-from assay.impl.stores.expert_families import ExpertGeometry, private_expert_family
-from assay.impl.stores.expert_layout import Source, Storage, plan_manifest
-from assay.impl.stores.expert_store import ExpertStore, judge_expert_store
-from assay.impl.stores.expert_writer import write_expert_store
-from assay.impl.stores.ple_layout import PleGeometry, RowCodec
-from assay.impl.stores.ple_store import PleStore, judge_ple_store
-from assay.impl.stores.ple_tables import derived_table
-from assay.impl.stores.ple_writer import write_ple_store
+from assay.impl.stores.expert_major.blocks import AFFINE4, BF16, F32, Block
+from assay.impl.stores.expert_major.families import ExpertGeometry, private_expert_family
+from assay.impl.stores.expert_major.layout import Source, Storage, plan_manifest
+from assay.impl.stores.expert_major.store import ExpertStore, judge_expert_store
+from assay.impl.stores.expert_major.writer import write_expert_store
+from assay.impl.stores.ple_rows.layout import PleGeometry, RowCodec
+from assay.impl.stores.ple_rows.store import PleStore, judge_ple_store
+from assay.impl.stores.ple_rows.tables import derived_table
+from assay.impl.stores.ple_rows.writer import write_ple_store
 from assay.mutations.store_memory import memory_extent
 from assay.mutations.store_samples import golden_ple, sample_bytes, small_component
 
@@ -125,7 +125,7 @@ def test_stores_are_judged_where_numpy_and_mlx_can_not_be_imported(tmp_path: Pat
         "        if name.split('.')[0] in {'mlx', 'torch', 'numpy', 'transformers'}:\n"
         "            raise ImportError(f'{name} is refused')\n"
         "sys.meta_path.insert(0, Refuse())\n"
-        "import assay.impl.stores.expert_repack, assay.impl.stores.record_digests\n"
+        "import assay.impl.stores.expert_major.repack, assay.impl.stores.expert_major.record_digests\n"
         "from assay.provenance.cli import main\n"
         f"sys.exit(main(['validate', {str(tmp_path / 'rows')!r}, '--payload', '-q']))\n"
     )

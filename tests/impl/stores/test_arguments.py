@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from assay.impl.stores.arguments import bound, integer, readable, writable
-from assay.impl.stores.expert_store import ExpertStore, Record
-from assay.impl.stores.expert_writer import write_expert_store
+from assay.impl.stores.expert_major.store import ExpertStore, Record
+from assay.impl.stores.expert_major.writer import write_expert_store
 from assay.impl.stores.extents import StoreFile
-from assay.impl.stores.ple_store import PleStore
+from assay.impl.stores.ple_rows.store import PleStore
 from assay.mutations import expert_store, ple_store
 from assay.mutations.store_memory import MemorySystem, memory_extent
 from assay.mutations.store_samples import (

@@ -3,7 +3,7 @@
 import gguf
 import pytest
 
-from assay.impl.stores.blocks import AFFINE4, CONVERTER, GGML, Block, row_bytes, uncovered
+from assay.impl.stores.expert_major.blocks import AFFINE4, CONVERTER, GGML, Block, row_bytes, uncovered
 from assay.spec.errors import ContractError
 from assay.spec.verdicts import Label
 

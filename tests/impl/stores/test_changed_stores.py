@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from assay.impl.stores.expert_store import ExpertStore
-from assay.impl.stores.expert_writer import write_expert_store
+from assay.impl.stores.expert_major.store import ExpertStore
+from assay.impl.stores.expert_major.writer import write_expert_store
 from assay.impl.stores.extents import StoreFile
-from assay.impl.stores.ple_store import PleStore
-from assay.impl.stores.ple_writer import write_ple_store
+from assay.impl.stores.ple_rows.store import PleStore
+from assay.impl.stores.ple_rows.writer import write_ple_store
 from assay.mutations.store_samples import (
     GOLDEN_PLE,
     SMALL_FAMILY,

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from assay.impl.stores.checkpoint import judge_checkpoint
-from assay.impl.stores.checkpoint_writer import PlannedTensor, write_checkpoint, write_sparse_checkpoint
+from assay.impl.stores.checkpoint.judge import judge_checkpoint
+from assay.impl.stores.checkpoint.writer import PlannedTensor, write_checkpoint, write_sparse_checkpoint
 from assay.provenance.miniature import plan_shards, write_miniature
 from assay.spec.judgement import Judgement, JudgeOptions
 from assay.spec.profiles import load_profile
@@ -287,7 +287,7 @@ def test_at_true_size_nothing_is_wrong_and_no_payload_is_read(checkpoint: Path, 
     code = (
         "import json, re, sys\n"
         "from pathlib import Path\n"
-        "from assay.impl.stores.checkpoint import judge_checkpoint\n"
+        "from assay.impl.stores.checkpoint.judge import judge_checkpoint\n"
         "from assay.spec.judgement import JudgeOptions\n"
         "from assay.spec.profiles import load_profile\n"
         "load_profile('qwen4exp'), load_profile('miniature')\n"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.impl.stores.checkpoint_reader import CheckpointReader
-from assay.impl.stores.checkpoint_writer import PlannedTensor, write_safetensors
+from assay.impl.stores.checkpoint.reader import CheckpointReader
+from assay.impl.stores.checkpoint.writer import PlannedTensor, write_safetensors
 from assay.spec.errors import AdmissionError
 
 DOWN, TABLE = PlannedTensor("experts.0.down", "U8", (8,)), PlannedTensor("ple.0", "U8", (8,))

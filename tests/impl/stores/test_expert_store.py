@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.impl.stores.blocks import AFFINE4, AFFINE4_WIDE, BF16, F32, GGML
-from assay.impl.stores.expert_families import (
+from assay.impl.stores.expert_major.blocks import AFFINE4, AFFINE4_WIDE, BF16, F32, GGML
+from assay.impl.stores.expert_major.families import (
     PUBLIC,
     QWEN4EXP,
     ExpertFamily,
     ExpertGeometry,
     private_expert_family,
 )
-from assay.impl.stores.expert_layout import (
+from assay.impl.stores.expert_major.layout import (
     Layer,
     LayerShape,
     Manifest,
@@ -32,14 +32,14 @@ from assay.impl.stores.expert_layout import (
     plan_manifest,
     sign,
 )
-from assay.impl.stores.expert_repack import repack
-from assay.impl.stores.expert_rules import ExpectedSource
-from assay.impl.stores.expert_store import ExpertStore, RecordDigests, judge_expert_store
-from assay.impl.stores.expert_writer import write_expert_store
+from assay.impl.stores.expert_major.repack import repack
+from assay.impl.stores.expert_major.rules import ExpectedSource
+from assay.impl.stores.expert_major.store import ExpertStore, RecordDigests, judge_expert_store
+from assay.impl.stores.expert_major.writer import write_expert_store
 from assay.impl.stores.extents import Filesystem, StoreFile
-from assay.impl.stores.gguf import Entry, read_gguf
-from assay.impl.stores.gguf_values import ValueType, scalar
-from assay.impl.stores.gguf_writer import Planned, plan_gguf, write_gguf
+from assay.impl.stores.gguf.reader import Entry, read_gguf
+from assay.impl.stores.gguf.values import ValueType, scalar
+from assay.impl.stores.gguf.writer import Planned, plan_gguf, write_gguf
 from assay.mutations.expert_store import sample
 from assay.mutations.store_memory import memory_extent
 from assay.mutations.store_samples import (

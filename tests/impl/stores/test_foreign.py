@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from assay.impl.stores.checkpoint import judge_checkpoint
-from assay.impl.stores.checkpoint_writer import PlannedTensor, write_checkpoint
-from assay.impl.stores.foreign_names import _covers, canonical_name, pattern_of
-from assay.impl.stores.inventory import InventoryRow
+from assay.impl.stores.checkpoint.foreign_names import _covers, canonical_name, pattern_of
+from assay.impl.stores.checkpoint.inventory import InventoryRow
+from assay.impl.stores.checkpoint.judge import judge_checkpoint
+from assay.impl.stores.checkpoint.writer import PlannedTensor, write_checkpoint
 from assay.spec.contract import TensorSpec, expand_tensors
 from assay.spec.judgement import Judgement, JudgeOptions
 from assay.spec.profiles import load_profile

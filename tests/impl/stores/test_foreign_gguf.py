@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from assay.impl.stores.checkpoint import judge_checkpoint
-from assay.impl.stores.gguf import Entry
-from assay.impl.stores.gguf_values import ValueType, array, scalar
-from assay.impl.stores.gguf_writer import Planned, plan_gguf
+from assay.impl.stores.checkpoint.judge import judge_checkpoint
+from assay.impl.stores.gguf.reader import Entry
+from assay.impl.stores.gguf.values import ValueType, array, scalar
+from assay.impl.stores.gguf.writer import Planned, plan_gguf
 from assay.spec.judgement import Judgement, JudgeOptions
 
 Q8_0, Q4_0, F32 = 8, 2, 0

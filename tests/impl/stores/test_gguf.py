@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.impl.stores.extents import StoreFile
-from assay.impl.stores.gguf import Entry, Gguf, read_gguf
-from assay.impl.stores.gguf_rules import judge_gguf
-from assay.impl.stores.gguf_values import Value, ValueType, array, encoded, scalar
-from assay.impl.stores.gguf_writer import Planned, plan_gguf, write_gguf
+from assay.impl.stores.gguf.reader import Entry, Gguf, read_gguf
+from assay.impl.stores.gguf.rules import judge_gguf
+from assay.impl.stores.gguf.values import Value, ValueType, array, encoded, scalar
+from assay.impl.stores.gguf.writer import Planned, plan_gguf, write_gguf
 from assay.spec.errors import AdmissionError, ContractError, Finding, shown
 
 

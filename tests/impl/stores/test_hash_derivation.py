@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from assay.impl.stores.hash_derivation import derive_hash_buffers, judge_hash
+from assay.impl.stores.checkpoint.hash_derivation import derive_hash_buffers, judge_hash
 from assay.spec.profiles import load_profile
 
 REAL = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.impl.stores.header_set import read_header_set
+from assay.impl.stores.checkpoint.header_set import read_header_set
 
 HEADER = '{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}'
 LINE: dict[str, Any] = {

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assay.impl.stores.checkpoint import judge_checkpoint
-from assay.impl.stores.checkpoint_reader import CheckpointReader
+from assay.impl.stores.checkpoint.judge import judge_checkpoint
+from assay.impl.stores.checkpoint.reader import CheckpointReader
 from assay.provenance.miniature import write_miniature
 from assay.spec.documents.validation import Validation
 from assay.spec.errors import AdmissionError

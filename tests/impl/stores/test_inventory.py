@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from assay.impl.stores.header_set import HEADER_SET_NAME, read_header_set
-from assay.impl.stores.inventory import InventoryRow, gather_inventory, inventory_digest
-from assay.impl.stores.safetensors import Header, StoredTensor
-from assay.impl.stores.shard_index import INDEX_NAME, ShardIndex, judge_index, read_index
+from assay.impl.stores.checkpoint.header_set import HEADER_SET_NAME, read_header_set
+from assay.impl.stores.checkpoint.inventory import InventoryRow, gather_inventory, inventory_digest
+from assay.impl.stores.checkpoint.safetensors import Header, StoredTensor
+from assay.impl.stores.checkpoint.shard_index import INDEX_NAME, ShardIndex, judge_index, read_index
 
 P = Header("P.safetensors", (StoredTensor("ple.0", "U8", (8,), 0, 8), StoredTensor("experts.0.down", "U8", (4,), 8, 12)),
            {}, 8, 12, "")  # fmt: skip

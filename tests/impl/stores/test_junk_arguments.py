@@ -9,14 +9,14 @@ from typing import Final
 
 import pytest
 
-from assay.impl.stores.blocks import AFFINE4, BF16
-from assay.impl.stores.expert_families import ExpertGeometry, private_expert_family
-from assay.impl.stores.expert_layout import Source, Storage, plan_manifest
-from assay.impl.stores.expert_writer import write_expert_store
-from assay.impl.stores.ple_layout import PleGeometry
-from assay.impl.stores.ple_store import PleStore
-from assay.impl.stores.ple_tables import QWEN4EXP_ROWS, derived_table, paged, raw_codec
-from assay.impl.stores.ple_writer import write_ple_store
+from assay.impl.stores.expert_major.blocks import AFFINE4, BF16
+from assay.impl.stores.expert_major.families import ExpertGeometry, private_expert_family
+from assay.impl.stores.expert_major.layout import Source, Storage, plan_manifest
+from assay.impl.stores.expert_major.writer import write_expert_store
+from assay.impl.stores.ple_rows.layout import PleGeometry
+from assay.impl.stores.ple_rows.store import PleStore
+from assay.impl.stores.ple_rows.tables import QWEN4EXP_ROWS, derived_table, paged, raw_codec
+from assay.impl.stores.ple_rows.writer import write_ple_store
 from assay.mutations import ple_store
 from assay.mutations.store_memory import memory_extent
 from assay.mutations.store_samples import GOLDEN_PLE, SMALL_FAMILY, golden_rows, small_component

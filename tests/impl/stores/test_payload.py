@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from assay.impl.stores import payload
-from assay.impl.stores.checkpoint import judge_checkpoint
-from assay.impl.stores.checkpoint_writer import PlannedTensor
+from assay.impl.stores.checkpoint import payload
+from assay.impl.stores.checkpoint.judge import judge_checkpoint
+from assay.impl.stores.checkpoint.writer import PlannedTensor
 from assay.provenance.miniature import write_miniature
 from assay.spec.judgement import Judgement, JudgeOptions
 
@@ -166,7 +166,7 @@ def test_a_killed_run_goes_on_with_the_shards_that_are_left(miniature: Path, tmp
         "import sys, time\n"
         "from pathlib import Path\n"
         "from contextlib import nullcontext\n"
-        "from assay.impl.stores.checkpoint import judge_checkpoint\n"
+        "from assay.impl.stores.checkpoint.judge import judge_checkpoint\n"
         "from assay.spec.judgement import JudgeOptions\n"
         "slow = lambda title, total: nullcontext(lambda done: time.sleep(0.2))\n"
         "judge_checkpoint(Path(sys.argv[1]), JudgeOptions(is_private=True, with_payload=True, jobs=1,\n"

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from assay.impl.stores.blocks import BF16, Block
+from assay.impl.stores.expert_major.blocks import BF16, Block
 from assay.impl.stores.extents import Filesystem, StoreFile
-from assay.impl.stores.ple_layout import PleGeometry, RowCodec
-from assay.impl.stores.ple_processes import PageRange, judge_range
-from assay.impl.stores.ple_store import PleStore, judge_ple_store
-from assay.impl.stores.ple_tables import QWEN4EXP_ROWS, STRUCTURAL, paged, raw_codec
-from assay.impl.stores.ple_writer import write_ple_store
+from assay.impl.stores.ple_rows.layout import PleGeometry, RowCodec
+from assay.impl.stores.ple_rows.processes import PageRange, judge_range
+from assay.impl.stores.ple_rows.store import PleStore, judge_ple_store
+from assay.impl.stores.ple_rows.tables import QWEN4EXP_ROWS, STRUCTURAL, paged, raw_codec
+from assay.impl.stores.ple_rows.writer import write_ple_store
 from assay.mutations.ple_store import other_store, page_of, sample, with_page
 from assay.mutations.store_memory import MemorySystem, memory_extent
 from assay.mutations.store_samples import GOLDEN_PLE, golden_ple

@@ -2,8 +2,8 @@
 
 import pytest
 
-from assay.impl.stores.expert_families import PUBLIC, QWEN4EXP, ExpertGeometry
-from assay.impl.stores.ple_tables import QWEN4EXP_ROWS, derived_table
+from assay.impl.stores.expert_major.families import PUBLIC, QWEN4EXP, ExpertGeometry
+from assay.impl.stores.ple_rows.tables import QWEN4EXP_ROWS, derived_table
 from assay.impl.stores.private_families import private_stores
 from assay.spec.errors import ContractError
 

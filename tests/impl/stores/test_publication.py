@@ -11,8 +11,8 @@ from typing import ClassVar
 
 import pytest
 
-from assay.impl.stores.expert_repack import repack
-from assay.impl.stores.expert_writer import write_expert_store
+from assay.impl.stores.expert_major.repack import repack
+from assay.impl.stores.expert_major.writer import write_expert_store
 from assay.impl.stores.extents import Extent, Filesystem
 from assay.impl.stores.publication import Draft, PublicationError, publish, sweep
 from assay.mutations.store_faults import MUTATING, Fault, FaultySystem, PublicationContract, StoreObserver
@@ -311,7 +311,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from assay.mutations.store_faults import Fault, FaultySystem
 from assay.mutations.store_samples import SMALL_FAMILY, golden_ple, small_component, small_manifest
-from assay.impl.stores.expert_writer import write_expert_store
+from assay.impl.stores.expert_major.writer import write_expert_store
 kind, target, call, nth, fault = sys.argv[1:]
 system = FaultySystem(Fault(call, int(nth), fault))
 if kind == "ple":

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay.impl.stores.checkpoint import judge_checkpoint
+from assay.impl.stores.checkpoint.judge import judge_checkpoint
 from assay.spec.errors import Finding
 from assay.spec.judgement import Judgement, JudgeOptions
 

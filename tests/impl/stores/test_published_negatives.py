@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from assay.impl.stores.blocks import AFFINE4
-from assay.impl.stores.expert_families import QWEN4EXP
-from assay.impl.stores.expert_layout import Source, Storage, plan_manifest
-from assay.impl.stores.expert_store import judge_expert_store
-from assay.impl.stores.expert_writer import write_expert_store
+from assay.impl.stores.expert_major.blocks import AFFINE4
+from assay.impl.stores.expert_major.families import QWEN4EXP
+from assay.impl.stores.expert_major.layout import Source, Storage, plan_manifest
+from assay.impl.stores.expert_major.store import judge_expert_store
+from assay.impl.stores.expert_major.writer import write_expert_store
 from assay.impl.stores.extents import StoreFile
-from assay.impl.stores.ple_store import PleStore, judge_ple_store
+from assay.impl.stores.ple_rows.store import PleStore, judge_ple_store
 from assay.mutations.store_memory import memory_extent
 from assay.mutations.store_samples import GOLDEN_PLE, golden_ple
 from assay.spec.errors import AssayError

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from assay.impl.stores.expert_store import ExpertStore, RecordDigests
+from assay.impl.stores.expert_major.record_digests import digests_path, load_digests, save_digests
+from assay.impl.stores.expert_major.store import ExpertStore, RecordDigests
 from assay.impl.stores.publication import PublicationError
-from assay.impl.stores.record_digests import digests_path, load_digests, save_digests
 from assay.mutations.expert_store import sample
 from assay.mutations.store_faults import Fault, FaultySystem
 from assay.mutations.store_memory import memory_extent

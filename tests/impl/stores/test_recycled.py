@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from assay.impl.stores.expert_store import ExpertStore
-from assay.impl.stores.expert_writer import write_expert_store
+from assay.impl.stores.expert_major.store import ExpertStore
+from assay.impl.stores.expert_major.writer import write_expert_store
 from assay.impl.stores.extents import StoreFile
 from assay.impl.stores.recycled import RecycledBuffers
 from assay.mutations.store_samples import SMALL_FAMILY, sample_bytes, small_component, small_manifest
@@ -63,7 +63,7 @@ def test_a_reader_that_takes_records_one_by_one_needs_few_buffers(
             super().__init__(kept)
             made.append(self)
 
-    monkeypatch.setattr("assay.impl.stores.expert_store.RecycledBuffers", Watched)
+    monkeypatch.setattr("assay.impl.stores.expert_major.store.RecycledBuffers", Watched)
     digests = write_expert_store(tmp_path / "store", small_manifest(), SMALL_FAMILY, small_component)
     assert digests is not None
     places = [(layer, expert) for layer in range(3) for expert in range(4)] * 20

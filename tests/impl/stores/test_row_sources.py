@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from assay.impl.stores.checkpoint.fill_once import FillOnce
+from assay.impl.stores.checkpoint.row_shards import RowShards
 from assay.impl.stores.extents import Extent, StoreFile
-from assay.impl.stores.fill_once import FillOnce
-from assay.impl.stores.row_shards import RowShards
 from assay.mutations.store_memory import memory_extent
 from assay.spec.errors import AssayError
 

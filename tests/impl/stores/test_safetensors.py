@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.impl.stores.safetensors import DTYPE_BITS, Header, parse_header, read_header, span_bytes
+from assay.impl.stores.checkpoint.safetensors import DTYPE_BITS, Header, parse_header, read_header, span_bytes
 from assay.spec.errors import Finding
 
 

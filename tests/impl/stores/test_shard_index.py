@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assay.impl.stores.shard_index import is_plain_file_name, judge_index, read_index
+from assay.impl.stores.checkpoint.shard_index import is_plain_file_name, judge_index, read_index
 
 GOOD: dict[str, Any] = {"metadata": {"total_size": 8}, "weight_map": {"a": "m.safetensors"}}
 

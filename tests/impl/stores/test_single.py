@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from assay.impl.stores.checkpoint_writer import PlannedTensor, write_safetensors
-from assay.impl.stores.single import judge_config_file, judge_index_file, judge_safetensors_file
+from assay.impl.stores.checkpoint.single import judge_config_file, judge_index_file, judge_safetensors_file
+from assay.impl.stores.checkpoint.writer import PlannedTensor, write_safetensors
 from assay.provenance.miniature import write_miniature
 from assay.spec.judgement import Judgement, JudgeOptions
 

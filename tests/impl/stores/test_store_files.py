@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from assay.impl.stores import ple_verify
 from assay.impl.stores.artifact.judge import judge_gguf_path
-from assay.impl.stores.blocks import AFFINE4, BF16
-from assay.impl.stores.expert_families import QWEN4EXP
-from assay.impl.stores.expert_layout import Source, Storage, plan_manifest
-from assay.impl.stores.expert_writer import write_expert_store
+from assay.impl.stores.expert_major.blocks import AFFINE4, BF16
+from assay.impl.stores.expert_major.families import QWEN4EXP
+from assay.impl.stores.expert_major.layout import Source, Storage, plan_manifest
+from assay.impl.stores.expert_major.writer import write_expert_store
 from assay.impl.stores.extents import StoreFile
-from assay.impl.stores.ple_layout import PleGeometry, unpack_ple_header
-from assay.impl.stores.ple_store import PleStore
-from assay.impl.stores.ple_tables import STRUCTURAL, derived_table, paged, raw_codec
-from assay.impl.stores.ple_writer import write_ple_store
+from assay.impl.stores.ple_rows import verify as ple_verify
+from assay.impl.stores.ple_rows.layout import PleGeometry, unpack_ple_header
+from assay.impl.stores.ple_rows.store import PleStore
+from assay.impl.stores.ple_rows.tables import STRUCTURAL, derived_table, paged, raw_codec
+from assay.impl.stores.ple_rows.writer import write_ple_store
 from assay.impl.stores.store_files import judge_expert_file, judge_ple_file
 from assay.mutations.store_samples import (
     SMALL_FAMILY,

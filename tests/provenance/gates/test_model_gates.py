@@ -57,7 +57,7 @@ def test_a_wrong_gate_is_named_by_its_first_rung(
 def test_a_wrong_affine_code_is_named_by_its_first_rung(
     context: GateContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from assay.impl.stores import affine4
+    from assay.impl.stores.expert_major import affine4
     from assay.provenance.gates import model
 
     shipped = affine4.separate

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from assay.impl.stores import affine4, publication
+from assay.impl.stores import publication
+from assay.impl.stores.expert_major import affine4
 from assay.mutations import store_samples
 from assay.provenance.gates import stores
 from assay.provenance.gates.base import GateContext, GateFunction

@@ -14,7 +14,7 @@ from assay.impl.stores.artifact.geometry import (
     routed_shapes,
     table_stem,
 )
-from assay.impl.stores.checkpoint_writer import PlannedTensor, write_checkpoint
+from assay.impl.stores.checkpoint.writer import PlannedTensor, write_checkpoint
 from assay.provenance.captures.geometries import GEOMETRIES
 from assay.provenance.miniature import miniature_checkpoint
 

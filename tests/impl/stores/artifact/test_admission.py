@@ -11,7 +11,7 @@ from assay.impl.stores.artifact.admission import Admission, admit
 from assay.impl.stores.artifact.descriptor import STAGES, fixture_descriptor
 from assay.impl.stores.artifact.judge import judge_gguf_path
 from assay.impl.stores.artifact.structural import write_structural
-from assay.impl.stores.gguf import read_gguf
+from assay.impl.stores.gguf.reader import read_gguf
 from assay.mutations.artifact_cases import FATAL, REJECTED, Case, all_cases, fuzz_cases
 from assay.mutations.artifact_sketch import Record, Sketch, structural_sketch
 from assay.provenance.cli import main

@@ -20,8 +20,8 @@ from assay.impl.stores.artifact.geometry import dense_shapes, read_geometry
 from assay.impl.stores.artifact.judge import judge_gguf_path
 from assay.impl.stores.artifact.opened import Artifact, NotAdmittedError
 from assay.impl.stores.artifact.origin import BuildRefusedError
-from assay.impl.stores.checkpoint_reader import CheckpointReader
-from assay.impl.stores.checkpoint_writer import PlannedTensor
+from assay.impl.stores.checkpoint.reader import CheckpointReader
+from assay.impl.stores.checkpoint.writer import PlannedTensor
 from assay.impl.stores.extents import Filesystem
 from assay.impl.stores.publication import PublicationError, sweep
 from assay.mutations.store_faults import (

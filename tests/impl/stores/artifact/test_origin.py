@@ -10,7 +10,7 @@ import pytest
 
 from assay.impl.stores.artifact.conversion import compare_report, report_digest, save_report
 from assay.impl.stores.artifact.origin import BuildRefusedError, dry_run, refuse_public_route
-from assay.impl.stores.header_set import HEADER_SET_NAME
+from assay.impl.stores.checkpoint.header_set import HEADER_SET_NAME
 from assay.impl.stores.publication import PublicationError
 from assay.mutations.store_faults import Fault, FaultySystem
 from assay.spec.contract import Contract

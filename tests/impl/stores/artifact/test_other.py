@@ -8,12 +8,12 @@ from assay.impl.stores.artifact.descriptor import PLE_TENSOR
 from assay.impl.stores.artifact.judge import judge_gguf_path
 from assay.impl.stores.artifact.opened import Artifact, StructuralOnlyError
 from assay.impl.stores.artifact.structural import write_structural
-from assay.impl.stores.blocks import BF16, Block
-from assay.impl.stores.gguf import Entry
-from assay.impl.stores.gguf_values import ValueType, array, scalar
-from assay.impl.stores.gguf_writer import Planned, plan_gguf, write_gguf
-from assay.impl.stores.ple_tables import derived_table, paged, raw_codec
-from assay.impl.stores.ple_writer import write_ple_store
+from assay.impl.stores.expert_major.blocks import BF16, Block
+from assay.impl.stores.gguf.reader import Entry
+from assay.impl.stores.gguf.values import ValueType, array, scalar
+from assay.impl.stores.gguf.writer import Planned, plan_gguf, write_gguf
+from assay.impl.stores.ple_rows.tables import derived_table, paged, raw_codec
+from assay.impl.stores.ple_rows.writer import write_ple_store
 from assay.mutations.store_samples import canonical_gguf, native_gguf
 from assay.provenance.cli import main
 from assay.spec.errors import AdmissionError

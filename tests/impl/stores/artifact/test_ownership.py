@@ -15,7 +15,7 @@ from assay.impl.stores.artifact.build import build_artifact
 from assay.impl.stores.artifact.descriptor import fixture_descriptor
 from assay.impl.stores.artifact.ownership import PAGE, Span, page_spans
 from assay.impl.stores.artifact.structural import write_structural
-from assay.impl.stores.gguf import read_gguf
+from assay.impl.stores.gguf.reader import read_gguf
 from assay.mutations.artifact_sketch import EXPERT, PLE, Record, Sketch, structural_sketch
 from assay.spec.errors import AdmissionError
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from assay.impl.stores.artifact.build import build_artifact
 from assay.impl.stores.artifact.judge import judge_artifact
 from assay.impl.stores.artifact.private import CONFIG_KEY, PHYSICAL_JSON_KEY
-from assay.impl.stores.gguf import Entry, Gguf, read_gguf
-from assay.impl.stores.gguf_values import ValueType, scalar
-from assay.impl.stores.gguf_writer import Planned, plan_gguf
+from assay.impl.stores.gguf.reader import Entry, Gguf, read_gguf
+from assay.impl.stores.gguf.values import ValueType, scalar
+from assay.impl.stores.gguf.writer import Planned, plan_gguf
 from assay.mutations.store_memory import memory_extent
 from assay.spec.canonical import canonical_json
 from assay.spec.errors import AdmissionError, Finding

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assay.impl.stores.affine4 import decode, encode, from_bf16
 from assay.impl.stores.artifact.build import build_artifact
 from assay.impl.stores.artifact.opened import Artifact
 from assay.impl.stores.artifact.tensors import ArtifactTensors
-from assay.impl.stores.checkpoint_reader import CheckpointReader
+from assay.impl.stores.checkpoint.reader import CheckpointReader
+from assay.impl.stores.expert_major.affine4 import decode, encode, from_bf16
 from assay.spec.errors import AdmissionError
 
 STEM = "model.language_model.layers.1.ple.ple_embedding.ngram_embedding."

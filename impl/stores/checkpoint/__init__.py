@@ -1,0 +1,1 @@
+"""Checkpoints: readers, judges and writers of config, index, safetensors headers and payload."""

@@ -1,0 +1,1 @@
+"""ExpertMajor v2: families, layout, reader, writer, codecs and record digests."""

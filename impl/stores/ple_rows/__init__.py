@@ -1,0 +1,1 @@
+"""PLE rows v1: tables, layout, reader and writer of the per-layer embedding rows."""
