@@ -37,20 +37,24 @@ STYLE: Final = Markup("""
 """)
 
 
+def timeline_file(found: TimelineMeasurement) -> str:
+    """Returns the picture as a file of its own: namespace and style within; empty without rows."""
+    inline = str(timeline_svg(found))
+    return inline.replace("><defs>", f' xmlns="http://www.w3.org/2000/svg"><style>{STYLE}</style><defs>', 1)
+
+
 def timeline_svg(found: TimelineMeasurement) -> Markup:
-    """Returns the picture; empty without rows."""
+    """Returns the picture for a page that holds `STYLE`; empty without rows."""
     if not found.rows:
         return Markup("")
     height = 44 + _ROW * len(found.rows) + 28
     span = found.end - found.start
     parts = [_patterns()]
-    for tick in _ticks(span):
-        x = _LABEL + (_WIDTH - _LABEL) * tick / span
+    for tick in _ticks(found.start, found.end):
+        x = _LABEL + (_WIDTH - _LABEL) * (tick - found.start) / span
         parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="26" y2="{height - 34}"/>')
-        anchor = "start" if tick == 0 else "end" if x > _WIDTH - 30 else "middle"
-        parts.append(
-            f'<text class="quiet" x="{x:.1f}" y="18" text-anchor="{anchor}">{_time(found.start + tick)}</text>'
-        )
+        anchor = "end" if x > _WIDTH - 30 else "middle"
+        parts.append(f'<text class="quiet" x="{x:.1f}" y="18" text-anchor="{anchor}">{_time(tick)}</text>')
     for number, row in enumerate(found.rows):
         y = 30 + _ROW * number
         parts.append(f'<text x="{_LABEL - 8}" y="{y + 11}" text-anchor="end">{escape(row.name[:24])}</text>')
@@ -116,12 +120,12 @@ def _patterns() -> str:
     )
 
 
-def _ticks(span: int) -> list[int]:
-    """Returns round times, at most a dozen, from 0 up to a span."""
+def _ticks(start: int, end: int) -> list[int]:
+    """Returns round times of a run, a dozen at most, from a start to an end."""
     step = 1
-    while span / step > 10:
+    while (end - start) / step > 10:
         step = step * 5 // 2 if str(step).startswith("2") else step * 2
-    return list(range(0, span + 1, step))
+    return list(range(-(-start // step) * step, end + 1, step))
 
 
 def _time(nanoseconds: int) -> str:

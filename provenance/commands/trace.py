@@ -76,7 +76,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 def _timeline(arguments: argparse.Namespace) -> int:
     from assay.impl.runtime.trace_judge import read_trace
     from assay.impl.runtime.trace_timeline import first_time, timeline
-    from assay.reports.timeline import timeline_page, timeline_svg
+    from assay.reports.timeline import timeline_file, timeline_page
 
     for name, value in (("--from", arguments.start_ms), ("--for", arguments.span_ms)):
         if value is not None and not 0 <= value < 1e12:
@@ -96,7 +96,7 @@ def _timeline(arguments: argparse.Namespace) -> int:
                 f"wrote {arguments.page}: {sum(len(row.bars) for row in found.rows)} bars, {found.omitted} omitted"
             )
     else:
-        emit(str(timeline_svg(found)))
+        emit(timeline_file(found))
     return ExitCode.OK if verdict is Verdict.ACCEPTED else ExitCode.INCONCLUSIVE
 
 

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from assay.reports.render import render
-from assay.reports.timeline import timeline_page, timeline_svg
+from assay.reports.timeline import timeline_file, timeline_page, timeline_svg
 from assay.spec.documents.measurements import BarKind, TimelineBar, TimelineMeasurement, TimelineRow
 from assay.spec.documents.run import GateRecord, Run
 
@@ -36,6 +36,20 @@ def test_bars_lie_to_scale() -> None:
         [150 + 950 * n / 7 for n in range(7)], abs=0.01
     )
     assert {one.get("width") for one in bars} == {f"{950 * 90 / 700:.2f}"}
+
+
+def test_a_file_of_its_own_has_the_namespace_and_a_colour_for_every_kind() -> None:
+    root = ET.fromstring(timeline_file(picture()))  # noqa: S314 - our own output
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    style = root.findtext("{http://www.w3.org/2000/svg}style") or ""
+    assert all(f".timeline .{kind} {{ fill:" in style for kind in KINDS)
+
+
+def test_the_scale_shows_round_times_of_the_run() -> None:
+    late = picture().model_copy(update={"start": 33_330_000, "end": 363_330_000})
+    root = ET.fromstring(str(timeline_svg(late)))  # noqa: S314 - our own output
+    times = [one.text for one in root.iter("text") if one.get("class") == "quiet"]
+    assert times == ["50 ms", "100 ms", "150 ms", "200 ms", "250 ms", "300 ms", "350 ms"]
 
 
 def test_what_a_run_says_can_not_become_markup() -> None:
