@@ -20,6 +20,7 @@ from assay.impl.runtime.recorder import Recorder, physical_bytes, trace_header
 from assay.impl.runtime.routes import Routes
 from assay.impl.runtime.service import StreamReader
 from assay.impl.runtime.stream_types import Options
+from assay.impl.runtime.targets import TRACE_HEAD, obstacle
 from assay.impl.stores.expert_major.record_digests import load_digests, save_digests
 from assay.impl.stores.expert_major.store import RecordDigests
 from assay.provenance.output import say
@@ -27,7 +28,7 @@ from assay.provenance.paths import cache_directory, evidence_directory
 from assay.provenance.progress import progress_bar
 from assay.spec.documents.device_probe import ProbeChoice
 from assay.spec.documents.generation import MemoryOwner, Policies, Streaming
-from assay.spec.errors import AdmissionError
+from assay.spec.errors import AdmissionError, usage_error
 
 if TYPE_CHECKING:
     from assay.impl.model.numerics import Numerics
@@ -54,9 +55,12 @@ class StreamedRun:
             context: most tokens of the sequence.
 
         Raises:
+            UsageError: usage.argument, for a trace that would take the place of something else.
             ContractError: runtime.budget or runtime.cache.working-set, before anything is read.
             AdmissionError: expert-store.*, for a store that verification finds damaged.
         """
+        if arguments.trace is not None and (got := obstacle(arguments.trace, TRACE_HEAD)) is not None:
+            raise usage_error("--trace", expected="a new file, or an earlier trace to replace", got=got)
         budget = arguments.memory_budget
         self._budget_bytes = None if budget is None else parse_size(budget, "--memory-budget")
         context = min(context, read_geometry(artifact.config).context)
@@ -98,6 +102,8 @@ class StreamedRun:
                 )  # fmt: skip
                 self._recorder = Recorder(arguments.trace, header)
                 stack.callback(self._recorder.close)
+                if self._recorder.finding is not None:  # before the work, not after it
+                    raise AdmissionError(self._recorder.finding)
             self.opened = open_stream(
                 artifact, arguments.path, numerics, digests, wish, options,
                 lambda ring: StreamReader(

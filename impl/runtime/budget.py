@@ -42,6 +42,9 @@ ALLOWANCE: Final = 12
 """Share of the budget that is kept free, 1 in this many: what an allocator and a thread stack take beside what is asked."""
 
 
+ALLOWANCE_NAME: Final = "allocator and threads"
+
+
 @dataclass(frozen=True, slots=True)
 class Owner:
     """One owner of memory, in words that a user can act on, and its bytes."""
@@ -72,6 +75,13 @@ class Plan:
         """Bytes that nobody owns, or None without a bound."""
         return None if self.budget_bytes is None else self.budget_bytes - self.total_bytes
 
+    @property
+    def least_bytes(self) -> int:
+        """The smallest budget that this plan fits into; what is kept free of a budget grows with it."""
+        kept = sum(one.size_bytes for one in self.owners if one.name == ALLOWANCE_NAME)
+        fixed = self.total_bytes - kept
+        return fixed if fixed == self.total_bytes else fixed + max(0, fixed - 1) // (ALLOWANCE - 1)
+
     def require(self, where: str = "--memory-budget") -> None:
         """Refuses a plan that its budget can't hold.
 
@@ -82,7 +92,7 @@ class Plan:
             return
         parts = ", ".join(f"{one.name} {one.size_bytes}" for one in self.owners)
         raise refuse(
-            BUDGET, where, expected=f"at least {self.total_bytes} bytes", got=f"{self.budget_bytes} bytes",
+            BUDGET, where, expected=f"at least {self.least_bytes} bytes", got=f"{self.budget_bytes} bytes",
             hint=f"in bytes: {parts}",
         )  # fmt: skip
 
@@ -114,7 +124,7 @@ def parse_size(text: str, where: str) -> int:
 
 def allowance(budget_bytes: int | None) -> Owner:
     """Returns what is kept free of a budget for what no plan can count: allocator, fragments, thread stacks."""
-    return Owner("allocator and threads", 0 if budget_bytes is None else budget_bytes // ALLOWANCE)
+    return Owner(ALLOWANCE_NAME, 0 if budget_bytes is None else budget_bytes // ALLOWANCE)
 
 
 def return_freed_memory() -> None:

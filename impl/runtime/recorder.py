@@ -4,8 +4,11 @@ The buffer is bounded. Who finds it full empties it itself, so that nothing is l
 recording and not the run. What a killed run leaves is a prefix of whole lines, perhaps with a piece of the next one.
 """
 
+import errno
+import fcntl
 import json
 import os
+import stat
 import threading
 import time
 from collections import Counter, deque
@@ -19,6 +22,7 @@ from assay.impl.runtime.clauses import STAGE
 from assay.impl.runtime.device import Transfer
 from assay.impl.runtime.limits import Limits
 from assay.impl.runtime.schedule import Change, Read
+from assay.impl.runtime.targets import TRACE_HEAD, obstacle
 from assay.impl.runtime.tickets import NEVER, ExpertRecord, Ticket
 from assay.spec.clauses import Authority, declare
 from assay.spec.documents.trace import StartLabel, TraceHeader
@@ -44,7 +48,9 @@ class Recorder:
         clock: Callable[[], int] = time.monotonic_ns,
         buffer_lines: int = 1 << 14,
     ) -> None:
-        """Opens the file and writes the header; whatever the file held is gone.
+        """Opens the file and writes the header; an earlier trace is replaced, and nothing else is.
+
+        What forbids it is in `finding` at once.
 
         Args:
             path: where the trace goes.
@@ -64,7 +70,7 @@ class Recorder:
         self._origin = clock()
         self._descriptor = -1
         try:
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            self._descriptor = _opened(path)
             self._put(_json(header.model_dump(mode="json", by_alias=True)))
         except OSError as error:
             self._fail(error)
@@ -375,6 +381,34 @@ _LINES: Final[dict[str, Callable[[tuple[Any, ...], int], dict[str, Any]]]] = {
     "stage": _stage_line,
     "wait": _wait_line,
 }
+
+
+def _opened(path: Path) -> int:
+    """Opens what a trace may be written to and empties it, once no other run holds it."""
+    got = obstacle(path, TRACE_HEAD)
+    if got is not None:
+        raise OSError(errno.EEXIST, got)
+    # not emptied by opening: the file may be another run's
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    try:
+        os.set_blocking(descriptor, True)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            _hold(descriptor)
+            os.ftruncate(descriptor, 0)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _hold(descriptor: int) -> None:
+    """Keeps other runs from writing to the same file until it is closed, where the file system can say so."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OSError(errno.EBUSY, "another run is writing it") from None
+    except OSError:  # a file system without locks
+        return
 
 
 def _known(number: int) -> int | None:

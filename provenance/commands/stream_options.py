@@ -46,7 +46,8 @@ def check_stream_options(arguments: argparse.Namespace) -> None:
     """
     if not arguments.stream:
         for name in _NEEDING:
-            if getattr(arguments, name) not in {None, False}:
+            value = getattr(arguments, name)
+            if value is not None and value is not False:  # 0 equals False, and was said
                 raise usage_error(f"--{name.replace('_', '-')}", expected="--stream beside it", got="none")
         return
     if arguments.memory_budget is not None:

@@ -74,6 +74,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _timeline(arguments: argparse.Namespace) -> int:
+    from assay.impl.runtime.targets import PAGE_HEAD, obstacle
     from assay.impl.runtime.trace_judge import read_trace
     from assay.impl.runtime.trace_timeline import first_time, timeline
     from assay.reports.timeline import timeline_file, timeline_page
@@ -81,6 +82,8 @@ def _timeline(arguments: argparse.Namespace) -> int:
     for name, value in (("--from", arguments.start_ms), ("--for", arguments.span_ms)):
         if value is not None and not 0 <= value < 1e12:
             raise usage_error(name, expected="milliseconds from 0 up", got=value)
+    if arguments.page is not None and (got := obstacle(arguments.page, PAGE_HEAD)) is not None:
+        raise usage_error("--page", expected="a new file, or an earlier page to replace", got=got)
     path = arguments.traces[0]
     verdict = _judged(path)
     if arguments.start_ms is None:
@@ -89,6 +92,9 @@ def _timeline(arguments: argparse.Namespace) -> int:
         start = int(arguments.start_ms * 1e6)
     end = 1 << 62 if arguments.span_ms is None else start + int(arguments.span_ms * 1e6)
     found = timeline(read_trace(path), path.name, start=start, end=end)
+    if not found.rows:
+        where = "TRACE" if arguments.start_ms is None and arguments.span_ms is None else "--from and --for"
+        raise usage_error(where, expected="a time in which something happened", got="nothing to draw")
     if arguments.page is not None:
         arguments.page.write_text(timeline_page(found), encoding="utf-8")
         if not arguments.quiet:

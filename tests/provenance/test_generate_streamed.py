@@ -1,6 +1,7 @@
 """`assay generate --stream`: the resident tokens, within the budget as seen from outside, and typed refusals before any work."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -87,6 +88,7 @@ def test_what_cannot_be_held_is_refused_before_any_work(
         (["--memory-budget", "1GiB"], "usage.argument: --memory-budget: expected --stream beside it"),
         (["--policy", "lfu"], "usage.argument: --policy: expected --stream beside it"),
         (["--trace", "x"], "usage.argument: --trace: expected --stream beside it"),
+        (["--expert-cache", "0"], "usage.argument: --expert-cache: expected --stream beside it, got none"),
         (["--stream", "--memory-budget", "1e9"], "runtime.budget.size: --memory-budget: expected a size"),
         (["--stream", "--expert-cache", "0"], "usage.argument: --expert-cache: expected at least 1, got 0"),
     ],
@@ -141,6 +143,44 @@ def _peak_bytes(pid: int) -> int:
     except OSError:
         return 0
     return next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM")), 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "got"),
+    [
+        ("model.gguf", "a file of another kind, which stays"),
+        ("none/run.jsonl", "no folder none"),
+        ("folder", "a folder"),
+        ("pipe", "a pipe, socket or disk"),
+    ],
+)
+def test_a_trace_takes_the_place_of_nothing_else_and_is_refused_before_any_work(
+    capsys: pytest.CaptureFixture[str], name: str, got: str
+) -> None:
+    Path("folder").mkdir()
+    os.mkfifo("pipe")
+    Path("model.gguf").write_bytes(miniature_artifact().read_bytes())
+    code, document, said = run(capsys, "model.gguf", *IDS, "--stream", "--trace", name)
+    assert (code, document) == (2, {})
+    assert f"usage.argument: --trace: expected a new file, or an earlier trace to replace, got {got}" in said
+    assert Path("model.gguf").read_bytes() == miniature_artifact().read_bytes()
+    assert not Path(".assay").exists()
+
+
+def test_a_full_disk_under_a_trace_is_said_before_the_tokens_are_made(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    code, document, said = run(capsys, str(miniature_artifact()), *IDS, "--stream", "--trace", "/dev/full")
+    assert (code, document) == (1, {})
+    assert "trace.write: /dev/full: expected a whole trace, got No space left on device" in said
+
+
+def test_an_earlier_trace_is_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        assert run(capsys, str(miniature_artifact()), *IDS, "--stream", "--trace", "run.jsonl")[0] == 0
+    assert main(["validate", "run.jsonl"]) == 0
 
 
 def test_a_probe_of_the_device_decides_depth_and_crossover(

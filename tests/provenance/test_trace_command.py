@@ -105,6 +105,26 @@ def test_arguments_that_can_not_be_used_are_named(
     assert f"usage.argument: {where}: expected" in err
 
 
+def test_a_page_takes_the_place_of_an_earlier_page_and_of_nothing_else(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = trace.read_bytes()
+    code, _, err = told(capsys, "trace", "timeline", trace, "--page", trace)
+    assert code == 2
+    assert "usage.argument: --page: expected a new file, or an earlier page to replace, got a file of" in err
+    assert trace.read_bytes() == before
+    for _ in range(2):
+        assert told(capsys, "trace", "timeline", trace, "--page", tmp_path / "page.html")[0] == 0
+
+
+def test_a_time_in_which_nothing_happened_is_no_picture(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = told(capsys, "trace", "timeline", trace, "--from", "1e11", "--for", "1")
+    assert (code, out) == (2, "")
+    assert "usage.argument: --from and --for: expected a time in which something happened, got nothing" in err
+
+
 def test_every_line_of_the_sample_is_of_its_schema() -> None:
     schema = json_schema("assay.trace/1")
     for line in sample():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.impl.runtime.budget import Owner, Plan, parse_size, process_bytes
+from assay.impl.runtime.budget import Owner, Plan, allowance, parse_size, process_bytes
 from assay.spec.errors import ContractError, UsageError
 
 
@@ -67,6 +67,23 @@ def test_a_plan_beyond_its_budget_is_refused_with_the_bytes_of_every_owner() -> 
     assert (found.code, found.where) == ("runtime.budget", "--memory-budget")
     assert (found.expected, found.got) == ("at least 101 bytes", "100 bytes")
     assert found.hint == "in bytes: process 60, dense weights 30, expert cache of 4 records 11"
+
+
+@pytest.mark.parametrize(
+    ("fixed", "least"), [(11, 11), (12, 13), (110, 119), (1_100_000, 1_199_999), (108_835_271, 118_729_386)]
+)
+def test_the_budget_that_a_refusal_names_is_the_least_that_is_enough(fixed: int, least: int) -> None:
+    """A twelfth of any budget is kept free, so that what is missing grows with what is given; values by hand."""
+
+    def plan(budget: int) -> Plan:
+        return Plan(budget, (Owner("process", fixed), allowance(budget)))
+
+    with pytest.raises(ContractError) as caught:
+        plan(least - 1).require()
+    found = caught.value.finding
+    assert (found.code, found.where) == ("runtime.budget", "--memory-budget")
+    assert found.expected == f"at least {least} bytes"
+    plan(least).require()
 
 
 def test_the_process_is_counted_as_it_is() -> None:

@@ -159,6 +159,29 @@ def test_a_folder_that_is_not_there_is_one_finding(stores: Stores, tmp_path: Pat
     assert recorder.finding.code == "trace.write"
 
 
+def test_a_file_of_another_kind_stays_as_it_is(stores: Stores, tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"GGUF and what follows")
+    recorder = Recorder(path, header(stores))
+    recorder.close()
+    assert recorder.finding is not None
+    assert (recorder.finding.code, recorder.finding.where) == ("trace.write", str(path))
+    assert recorder.finding.got == "a file of another kind, which stays"
+    assert path.read_bytes() == b"GGUF and what follows"
+
+
+def test_a_trace_that_another_run_is_writing_is_left_to_it(stores: Stores, tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    with Recorder(path, header(stores)) as first:
+        second = Recorder(path, header(stores))
+        second.close()
+    assert first.finding is None
+    assert second.finding is not None
+    assert (second.finding.code, second.finding.where) == ("trace.write", str(path))
+    assert second.finding.got == "another run is writing it"
+    assert judged(path).verdict is Verdict.ACCEPTED
+
+
 def test_a_recorder_keeps_no_more_notes_than_it_was_allowed(stores: Stores, tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "trace", header(stores), buffer_lines=10)
     most = 0
