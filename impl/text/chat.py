@@ -250,7 +250,9 @@ def _message(message: Mapping[str, Any], where: str) -> list[Finding]:
             if not isinstance(part, dict):
                 findings.append(_finding(CONTENT, here, "an object", type(part).__name__))
             elif not _is_media(part) and not isinstance(part.get("text"), str):
-                findings.append(_finding(CONTENT, f"{here}.text", "text", part.get("type", "no text")))
+                got = type(part["text"]).__name__ if "text" in part else "nothing"
+                kind = f" in a part of type {part['type']}" if isinstance(part.get("type"), str) else ""
+                findings.append(_finding(CONTENT, f"{here}.text", "text", f"{got}{kind}"))
     elif not isinstance(content, (str, type(None))):
         findings.append(_finding(CONTENT, f"{where}.content", "text, null or parts", type(content).__name__))
     findings += [

@@ -20,7 +20,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
 from jinja2.utils import Namespace
 
 from assay.impl.text.budget import MAX_BITS, MAX_ITEMS, counted, exceeded, spend
-from assay.impl.text.filters import TESTS, Safe, make_filters
+from assay.impl.text.filters import TESTS, Safe, concatenate, make_filters
 from assay.impl.text.methods import (
     MAPPING_METHODS,
     SEQUENCE_METHODS,
@@ -172,10 +172,7 @@ class ProvenanceEnvironment(ImmutableSandboxedEnvironment):
             return value
         return value.text if isinstance(value, Safe) else as_text("output", value)
 
-    @staticmethod
-    def concatenate(values: tuple[Any, ...]) -> Rope:
-        """Returns what `~` makes."""
-        return joined([as_text("~", value) for value in values])
+    concatenate = staticmethod(concatenate)
 
     @staticmethod
     def step() -> bool:
@@ -375,14 +372,14 @@ def _dict(*args: Any, **kwargs: Any) -> dict[Any, Any]:
 
 
 def _clock(clock: datetime | None) -> Callable[[Rope], Rope]:
-    def strftime_now(form: Rope) -> Rope:
+    def strftime_now(format: Rope) -> Rope:  # noqa: A002 - the name that the public library gives it
         if clock is None:
             raise refuse(
                 "strftime_now",
                 "no clock",
                 expected="a moment given with the request, so that a prompt repeats",
             )
-        return rope(clock.strftime(form.text), COMPUTED)
+        return rope(clock.strftime(format.text), COMPUTED)
 
     return strftime_now
 

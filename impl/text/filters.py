@@ -6,13 +6,14 @@ errors, as they are in plain Jinja.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
 from typing import Any, Final
 
 from jinja2 import Undefined, filters, tests
 from jinja2.exceptions import FilterArgumentError, TemplateRuntimeError
 
 from assay.impl.text.budget import MAX_ITEMS, copied, counted, exceeded, sized, spend
-from assay.impl.text.methods import as_text, join, padded, percent, recased, replace, strip
+from assay.impl.text.methods import as_text, join, padded, percent, recased, replace, strip, template_words
 from assay.impl.text.origin import COMPUTED, refuse
 from assay.impl.text.rope import EMPTY, Piece, Rope, joined, merged, rope
 
@@ -22,7 +23,7 @@ _MAX_PRECISION: Final = 400
 
 
 class Safe:
-    """Text after `safe`: it can be printed, and nothing else, since what follows would escape other text."""
+    """Text after `safe`: printed or joined to other text it is that text; what else follows would escape the other."""
 
     __slots__ = ("text",)
 
@@ -31,6 +32,18 @@ class Safe:
 
     def __str__(self) -> str:
         raise refuse("str()", "text after `safe`")
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    def __eq__(self, _: object) -> bool:
+        raise refuse("comparison", "text after `safe`")
+
+    def __hash__(self) -> int:
+        raise refuse("lookup", "text after `safe`")
 
 
 def tojson(
@@ -118,8 +131,24 @@ def _soft(operation: str, value: Any) -> Rope:
     return as_text(operation, value)
 
 
-def _trim(value: Any, characters: Rope | None = None) -> Rope:
-    return strip(_soft("trim", value), characters)
+def _plainly(operation: str, value: Any) -> Rope:
+    """Returns the text of a value where Jinja joins plain texts, so that `safe` makes no difference."""
+    return value.text if isinstance(value, Safe) else _soft(operation, value)
+
+
+def concatenate(values: tuple[Any, ...]) -> Rope:
+    """Returns what `~` makes."""
+    return joined([_plainly("~", value) for value in values])
+
+
+def _trim(value: Any, chars: Rope | None = None) -> Rope:
+    return strip(_soft("trim", value), chars)
+
+
+def _format(value: Any, *args: Any, **kwargs: Any) -> Rope:
+    if args and kwargs:
+        raise FilterArgumentError("can't handle positional and keyword arguments at the same time")
+    return percent(_soft("format", value), template_words(kwargs) if kwargs else args)
 
 
 def _case(name: str) -> Callable[[Any], Rope]:
@@ -254,7 +283,7 @@ def make_filters(lookup: Lookup, undefined: type[Undefined]) -> dict[str, Callab
 
     def joined_with(value: Any, d: Any = EMPTY, attribute: Any = None) -> Rope:
         items = [item if attribute is None else part(item, attribute) for item in value]
-        return join(_soft("join", d), [_soft("join", item) for item in items])
+        return join(_plainly("join", d), [_plainly("join", item) for item in items])
 
     def first(value: Any) -> Any:
         return next(iter(value), undefined("No first item, sequence was empty."))
@@ -324,7 +353,7 @@ def make_filters(lookup: Lookup, undefined: type[Undefined]) -> dict[str, Callab
         "count": _length, "list": _list, "reverse": _reverse, "string": lambda value: _soft("string", value),
         "safe": _safe, "tojson": tojson, "int": _number(filters.do_int), "float": _number(filters.do_float),
         "abs": abs, "center": lambda value, width=80: padded("center")(_soft("center", value), width), "round": _round, "wordcount": _number(filters.do_wordcount), "indent": _indent,
-        "format": lambda value, *args: percent(value, args), "map": mapped,
+        "format": _format, "map": mapped,
         "select": selected(wanted=True, by_attribute=False), "reject": selected(wanted=False, by_attribute=False),
         "selectattr": selected(wanted=True, by_attribute=True),
         "rejectattr": selected(wanted=False, by_attribute=True), "join": joined_with, "first": first, "last": last,
@@ -358,6 +387,7 @@ _WALKERS: Final = (
 def _metered(function: Callable[..., Any]) -> Callable[..., Any]:
     """Makes a filter cost what its value has items, since it walks over all of them."""
 
+    @wraps(function)
     def metered(value: Any, *args: Any, **kwargs: Any) -> Any:
         spend(1 + len(value) if isinstance(value, (list, tuple, dict, range)) else 1)
         return function(value, *args, **kwargs)
@@ -380,6 +410,13 @@ def _refusing(kind: str, name: str) -> Callable[..., Any]:
     return refusing
 
 
+def _same(value: Any, other: Any) -> bool:
+    """Whether two values are one object; only of none, true and false is that the same with and without origins."""
+    if any(one is None or isinstance(one, bool) for one in (value, other)):
+        return value is other
+    raise refuse("test sameas", "two values of which none is none, true or false")
+
+
 def _sequence(value: Any) -> bool:
     return isinstance(value, (Rope, list, tuple, dict, range, Undefined))
 
@@ -394,7 +431,8 @@ TESTS: Final[dict[str, Callable[..., Any]]] = {
     "mapping": lambda value: isinstance(value, Mapping),
     "iterable": lambda value: isinstance(value, Rope) or tests.test_iterable(value),
     "sequence": _sequence,
+    "sameas": _same,
     "lower": lambda value: _soft("lower", value).text.islower(),
     "upper": lambda value: _soft("upper", value).text.isupper(),
-    **{name: _refusing("test", name) for name in ("callable", "sameas", "escaped", "filter", "test")},
+    **{name: _refusing("test", name) for name in ("callable", "escaped", "filter", "test")},
 }  # fmt: skip

@@ -10,7 +10,7 @@ from jinja2 import Undefined
 
 from assay.impl.text.budget import counted, sized, spend
 from assay.impl.text.origin import COMPUTED, Spot, refuse
-from assay.impl.text.rope import EMPTY, Rope, computed, joined, placed, rope, written
+from assay.impl.text.rope import EMPTY, Rope, computed, field_name, joined, placed, rope, written
 
 
 class Method:
@@ -180,7 +180,7 @@ def padded(name: str) -> Callable[..., Rope]:
 def formatted(text: Rope, *args: Any, **kwargs: Any) -> Rope:
     """`str.format` with plain fields `{}`, `{0}` and `{name}`; specifications, conversions and paths are refused."""
     parts: list[Rope] = []
-    plain, at, automatic = text.text, 0, 0
+    plain, at, automatic, numbered = text.text, 0, 0, False
     while at < len(plain):
         mark = min((found for found in (plain.find("{", at), plain.find("}", at)) if found >= 0), default=-1)
         if mark < 0:
@@ -197,8 +197,11 @@ def formatted(text: Rope, *args: Any, **kwargs: Any) -> Rope:
             raise refuse("format", f"the field {{{field}}}", expected="a plain field such as {} or {name}")
         parts.append(text.cut(at, mark))
         if not field or field.isdigit():
+            numbered = numbered or bool(field)
+            if numbered and (automatic or not field):
+                raise ValueError("cannot mix automatic field numbering and manual field specification")
             index = int(field) if field else automatic
-            automatic += 1
+            automatic += not field
             value = as_text("format", args[index])
         else:
             value = as_text("format", kwargs[field])
@@ -209,26 +212,32 @@ def formatted(text: Rope, *args: Any, **kwargs: Any) -> Rope:
 
 
 def percent(text: Rope, values: Any) -> Rope:
-    """`%` with the conversions `%s` and `%d`; all others are refused, since `%c` makes text of a number."""
+    """`%` with the conversions `%s` and `%d`, also by name; others are refused, since `%c` makes text of a number."""
     arguments = list(values) if isinstance(values, tuple) else [values]
     parts: list[Rope] = []
     plain, at = text.text, 0
     while (mark := plain.find("%", at)) >= 0:
-        kind = plain[mark + 1 : mark + 2]
-        if kind == "%":
+        name, after = _named(plain, mark + 1)
+        kind = plain[after : after + 1]
+        if kind == "%" and name is None:
             parts.append(text.cut(at, mark + 1))
         elif kind in {"s", "d"}:
-            if not arguments:
+            if name is not None:
+                if not isinstance(values, dict):
+                    raise TypeError("format requires a mapping")
+                value = values[field_name(name)]
+            elif not arguments:
                 raise TypeError("not enough arguments for format string")
-            value = arguments.pop(0)
+            else:
+                value = arguments.pop(0)
             if kind == "d" and not isinstance(value, int | float):
                 raise TypeError(f"%d format: a real number is required, not {type(value).__name__}")
             shown = as_text("%", int(value) if kind == "d" else value)
-            parts += [text.cut(at, mark), _in_field(text, mark, mark + 2, shown)]
+            parts += [text.cut(at, mark), _in_field(text, mark, after + 1, shown)]
         else:
-            raise refuse("%", f"the conversion %{kind}", expected="%s, %d or %%")
-        at = mark + 2
-    if arguments:
+            raise refuse("%", f"the conversion %{plain[mark + 1 : after + 1]}", expected="%s, %d or %%")
+        at = after + 1
+    if arguments and not isinstance(values, (dict, list)):  # Python takes a list for a mapping here
         raise TypeError("not all arguments converted during string formatting")
     parts.append(text.cut(at, len(plain)))
     return joined(parts)
@@ -294,8 +303,21 @@ def _is_of_template(text: Rope) -> bool:
     return all(origin.may_spell_control for _, origin in text.pieces)
 
 
+def _named(plain: str, at: int) -> tuple[str | None, int]:
+    """Returns the name in parentheses at a place of a format and the place after it; None where none stands."""
+    end = plain.find(")", at)
+    if not plain.startswith("(", at) or end < 0 or "(" in plain[at + 1 : end]:
+        return None, at
+    return plain[at + 1 : end], end + 1
+
+
 def _in_field(text: Rope, start: int, stop: int, value: Rope) -> Rope:
-    """Returns a value as it stands in a field of a format that is one constant of the template."""
+    """Returns a value as it stands in a field of a format.
+
+    A field that a caller spelled makes no control of what the template puts there, as in `replace`.
+    """
+    if not _is_of_template(text.cut(start, stop)):
+        return joined([rope(part, COMPUTED if one.may_spell_control else one) for part, one in value.pieces])
     pieces = text.pieces
     spot = pieces[0][1].spot if len(pieces) == 1 else None
     return value if spot is None else placed(value, Spot(spot.unit, spot.start + start, spot.start + stop))

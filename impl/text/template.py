@@ -232,9 +232,12 @@ def plain_environment(clock: datetime | None) -> ImmutableSandboxedEnvironment:
             value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
         )
 
+    def strftime_now(format: str) -> str:  # noqa: A002 - the name that the public library gives it
+        return "" if clock is None else clock.strftime(format)
+
     environment.filters["tojson"] = tojson
     environment.globals["raise_exception"] = raise_exception
-    environment.globals["strftime_now"] = lambda form: "" if clock is None else clock.strftime(form)
+    environment.globals["strftime_now"] = strftime_now
     return environment
 
 

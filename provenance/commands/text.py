@@ -152,11 +152,13 @@ def _decode(
     asked: dict[str, Any], facts: "TokenizerFacts", _: TextContract, __: argparse.Namespace
 ) -> dict[str, Any]:
     from assay.impl.text.engine import Tokenizer
+    from assay.impl.text.ids import integer
 
     tokenizer = Tokenizer(facts)
     decoder = tokenizer.decoder(skip_special=asked.get("skip_special", False))
     tokens = []
-    for id_ in _needed(asked, "ids"):
+    for index, id_ in enumerate(_needed(asked, "ids")):
+        integer(id_, f"ids[{index}]")
         text, held = decoder.push(id_), tokenizer.token_bytes(id_)
         tokens.append({"id": id_, "hex": None if held is None else held.hex(), "text": text})
     rest = decoder.finish()
@@ -168,14 +170,18 @@ def _parse(
     asked: dict[str, Any], facts: "TokenizerFacts", contract: TextContract, _: argparse.Namespace
 ) -> dict[str, Any]:
     from assay.impl.text.engine import Tokenizer
+    from assay.impl.text.ids import integer
     from assay.impl.text.parser import IdFeed, parse_turn, typed_arguments
 
+    for index, tool in enumerate(asked.get("tools", [])):
+        _check_tool(tool, f"tools[{index}]")
     if ("text" in asked) == ("ids" in asked):
         raise _broken("input", "text or ids", "both" if "ids" in asked else "neither")
     in_reasoning = asked.get("in_reasoning", False)
     if "ids" in asked:
         feed = IdFeed(Tokenizer(facts), in_reasoning=in_reasoning, stop_ids=contract.stop_ids)
-        for id_ in asked["ids"]:
+        for index, id_ in enumerate(asked["ids"]):
+            integer(id_, f"ids[{index}]")
             feed.push(id_)
         feed.finish()
         turn = feed.parser.turn
@@ -241,7 +247,7 @@ def _facts(directory: Path | None) -> "tuple[TokenizerFacts, TextContract, Path 
 
         return read_facts(tokenizer_files()), text_contract("miniature"), None
     if not directory.is_dir():
-        raise usage_error("--tokenizer", expected="a directory", got=directory)
+        raise usage_error("--tokenizer", expected="a directory", got=str(directory))
     facts = read_facts(load_files(directory))
     contract = contract_of_tokens(facts.added)
     if contract is None:
@@ -255,6 +261,8 @@ def _template(arguments: argparse.Namespace) -> str:
     from assay.impl.text.miniature import TEMPLATE
 
     if arguments.template is not None:
+        if not arguments.template.exists():
+            raise usage_error("--template", expected="a readable file", got=str(arguments.template))
         return read_template(arguments.template)
     return (
         TEMPLATE
@@ -292,6 +300,23 @@ def _pretty(action: str, document: dict[str, Any]) -> str:
         lines += [f"call {one['name']}: {one['typed'] or one['arguments']}" for one in document["calls"]]
         lines += [f"problem: {one['code']}: {one['where']}: {one['got']}" for one in document["problems"]]
     return "\n".join(lines)
+
+
+def _check_tool(tool: Any, where: str) -> None:
+    """Refuses a declaration that would silently declare nothing, so that its arguments would stay text."""
+    at = where
+    for step in ("function", "parameters", "properties"):
+        if not isinstance(tool, dict):
+            raise _broken(at, "an object", type(tool).__name__)
+        if step == "parameters" and not isinstance(tool.get("name"), str):
+            raise _broken(f"{at}.name", "text", type(tool["name"]).__name__ if "name" in tool else "nothing")
+        if step == "function" and step not in tool:
+            continue  # a bare function is a declaration as well
+        if tool.get(step) is None:
+            return  # without parameters
+        tool, at = tool[step], f"{at}.{step}"
+    if not isinstance(tool, dict):
+        raise _broken(at, "an object", type(tool).__name__)
 
 
 def _needed(asked: dict[str, Any], key: str) -> Any:

@@ -1,12 +1,15 @@
 """Any template: rendered with origins to the bytes of plain Jinja, or refused with a clear error."""
 
+import inspect
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jinja2.filters import FILTERS
 
+from assay.impl.text.environment import ProvenanceEnvironment
 from assay.impl.text.origin import OriginError, OriginKind, Place
 from assay.impl.text.rope import Piece
 from assay.impl.text.segments import Kind, prompt_of
@@ -72,8 +75,68 @@ FEATURES = {
     "{{ messages[1].content is string }}{{ messages is mapping }}{{ messages is iterable }}{{ 3 is number }}": "TrueFalseTrueTrue",
     "{% with a = messages[2].content %}{{ a }}{% endwith %}{{ ('a', 'b')[1] }}{{ -2 | abs }}{{ '7' | int + 1 }}": "okb28",
     "{{ messages[2].content | safe }}{{ messages[2].get('x', 'none') }}{{ 'AbC'.lower().title() }}": "oknoneAbc",
+    "{{ 'xax' | trim(chars='x') }}{{ '%(r)s %(n)d%%' | format(r=messages[2].content, n=2) }}{{ '%(r)s' % {'r': 'y'} }}": "aok 2%y",
+    "{{ 'a' ~ (messages[2].tags | tojson | safe) ~ '<' }}{{ [messages[2].content | safe, '&'] | join('<') }}": 'a["b", "a", "B"]<ok<&',
+    "{{ 'n' if not ('' | safe) }}{{ 'ab' | safe | length }}": "n2",
+    "{{ true is sameas true }}{{ messages[2].n is sameas none }}{{ missing is sameas false }}": "TrueFalseFalse",
     "{{ 'a,b'.split(',') | last }}{{ [3, 1] | max }}{{ [3, 1] | sum }}{{ {'z': 1, 'a': 2} | dictsort | first | first }}": "b34a",
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(FILTERS))
+def test_a_filter_takes_its_arguments_by_the_names_that_jinja_gives_them(name: str) -> None:
+    followed = ProvenanceEnvironment(None).filters[name]
+    if followed.__name__ == "refusing" or name in {"abs", "count", "length", "string"}:
+        return  # these have no arguments beside the value
+    passed_by_jinja = {"environment", "eval_ctx", "context"}
+    asked = [
+        one
+        for one in inspect.signature(FILTERS[name]).parameters.values()
+        if one.name not in passed_by_jinja and one.kind is one.POSITIONAL_OR_KEYWORD
+    ][1:]
+    given = inspect.signature(followed).parameters
+    open_ended = any(one.kind is one.VAR_KEYWORD for one in given.values())
+    assert open_ended or {one.name for one in asked} <= set(given)
+
+
+def test_a_field_of_a_callers_format_makes_no_control_of_what_the_template_puts_there() -> None:
+    for source in ("{{ x.format('<|a|>') }}", "{{ x % ('<|a|>',) }}"):
+        for said in ("{}", "%s"):
+            if ("format" in source) == (said == "{}"):
+                found = ChatTemplate(source).render({"x": said})
+                assert [(part, one.kind) for part, one in found] == [("<|a|>", OriginKind.COMPUTED)]
+
+
+@pytest.mark.parametrize(
+    ("source", "got"),
+    [
+        ("{{ '{}{0}'.format('a') }}", "ValueError"), ("{{ '{0}{}'.format('a') }}", "ValueError"),
+        ("{{ '%(a)s' % 'b' }}", "TypeError: format requires a mapping"), ("{{ '%(a)s' | format(b=1) }}", "KeyError"),
+        ("{{ '%s' | format(1, a=2) }}", "FilterArgumentError"),
+    ],
+)  # fmt: skip
+def test_a_format_fails_as_plain_jinja_does(source: str, got: str) -> None:
+    with pytest.raises(ContractError) as caught:
+        ChatTemplate(source).render({})
+    found = caught.value.finding
+    assert (found.code, found.where) == ("chat.template.raised", "line 1")
+    assert found.got.startswith(got)
+
+
+def test_the_clock_takes_its_format_by_the_public_name() -> None:
+    clock = datetime(2031, 5, 1, tzinfo=UTC)
+    [(shown, _)] = ChatTemplate("{{ strftime_now(format='%Y') }}", clock=clock).render({})
+    assert shown == "2031"
+
+
+@pytest.mark.parametrize("use", ["== 'a'", "in ['a']", "| unique | list", "+ 'a'"])
+def test_text_after_safe_is_refused_where_it_would_be_compared_or_added(use: str) -> None:
+    with pytest.raises(OriginError) as caught:
+        ChatTemplate(
+            "{{ ['a' | safe] | unique | list }}" if "unique" in use else "{{ ('a' | safe) " + use + " }}"
+        ).render({})
+    assert caught.value.finding.code == "chat.origin.lost"
+    assert caught.value.finding.where.startswith("line 1: ")
 
 
 @pytest.mark.parametrize("source", FEATURES)
