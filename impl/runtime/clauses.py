@@ -53,6 +53,10 @@ DIGEST: Final = declare(
     source="field note AFN-003; bug report A25", cause="a damaged disk block, or a store that changed after it was opened",
     fix="verify the whole store: assay validate --payload",
 )  # fmt: skip
+LANE: Final = declare(
+    "runtime.lane", Authority.PROCESS, "Every lane has a name of its own: it owns the lane's tickets and generations.",
+    source=_SOURCE, cause="two requests with one name, of which each would make the other's reads stale",
+)  # fmt: skip
 CLOSED: Final = declare(
     "runtime.closed", Authority.PROCESS, "Nothing is asked of a reader that was closed.",
     source="assay: runtime", cause="a model that outlives its reader",

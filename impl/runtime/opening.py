@@ -66,11 +66,19 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A streamed model: its experts and rows come through `stream`, which must be entered while it runs."""
+    """A streamed model: its experts and rows come through `stream`, which must be entered while it runs.
+
+    Attributes:
+        stream: where experts and rows come from.
+        loaded: the model.
+        plan: memory, with one lane in it.
+        lane_bytes: what the plan holds for that lane: state and work.
+    """
 
     stream: Stream
     loaded: Loaded
     plan: Plan
+    lane_bytes: int
 
 
 def plan_memory(artifact: Artifact, wish: Wish, reader_bytes: int) -> tuple[int, Plan]:
@@ -169,7 +177,8 @@ def open_stream(
         lambda layer: StreamedExperts(stream, layer), lambda layer: StreamedRows(stream, layer)
     )
     try:
-        return Opened(stream, load_artifact(artifact, path, numerics, elsewhere), plan)
+        loaded = load_artifact(artifact, path, numerics, elsewhere)
+        return Opened(stream, loaded, plan, lane_bytes(stream.geometry, wish.context, wish.chunk))
     except BaseException:
         with stream:  # ends its threads
             raise
@@ -243,6 +252,12 @@ def _owners(artifact: Artifact, geometry: Geometry, wish: Wish, reader_bytes: in
         Owner("read buffers", reader_bytes),
         allowance(wish.budget_bytes),
     )
+
+
+def lane_bytes(geometry: Geometry, context: int, chunk: int) -> int:
+    """Returns the bytes that a lane owns: the state of its context and the arrays of one chunk."""
+    size = state_size(geometry, context, cache_bytes=4)
+    return size.total + size.pooled_index + workspace_bytes(geometry, chunk, context)
 
 
 def workspace_bytes(geometry: Geometry, tokens: int, context: int) -> int:

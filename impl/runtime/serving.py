@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from assay.impl.model.bank import Bank
-from assay.impl.model.sizes import state_size
 from assay.impl.runtime.budget import BUDGET, Owner, Plan
 from assay.impl.runtime.cache import WORKING_SET
-from assay.impl.runtime.clauses import refuse
-from assay.impl.runtime.lanes import Lane
-from assay.impl.runtime.opening import Opened, workspace_bytes
+from assay.impl.runtime.clauses import LANE, refuse
+from assay.impl.runtime.lanes import MAIN, Lane
+from assay.impl.runtime.opening import Opened, lane_bytes
+from assay.impl.runtime.streaming import GUESSES
 
 Answer = TypeVar("Answer")
 
@@ -35,7 +35,7 @@ class Server:
 
     Attributes:
         opened: the streamed model, in the turn of this thread.
-        plan: memory, with every lane that was admitted; the first one is in the plan of the opening.
+        plan: memory, with every lane that was admitted; the first one has what the plan of the opening holds for one.
         lanes: admitted.
     """
 
@@ -51,9 +51,11 @@ class Server:
         """Returns a lane for a sequence of at most `context` tokens in chunks of at most `chunk`.
 
         Raises:
-            ContractError: runtime.budget or runtime.cache.working-set; nothing has changed then.
+            ContractError: runtime.lane, runtime.budget or runtime.cache.working-set; nothing has changed then.
         """
         stream = self.opened.stream
+        if name in {MAIN, GUESSES, *(one.name for one in self.lanes)}:
+            raise refuse(LANE, f"lane {name}", expected="a name that is nobody's yet", got=name)
         used, capacity = stream.geometry.experts_used, stream.cache.capacity
         if used * (len(self.lanes) + 1) > capacity:
             raise refuse(
@@ -62,18 +64,14 @@ class Server:
                 expected=f"at least {used * (len(self.lanes) + 1)} records",
                 got=capacity,
             )
-        if self.lanes:
-            size = state_size(stream.geometry, context, cache_bytes=4)
-            own = Owner(
-                f"lane {name}",
-                size.total + size.pooled_index + workspace_bytes(stream.geometry, chunk, context),
-            )
+        needed = lane_bytes(stream.geometry, context, chunk)
+        if not self.lanes:
+            needed = max(0, needed - self.opened.lane_bytes)  # the rest is in the plan of the opening
+        if needed:
             left = self.plan.left_bytes
-            if left is not None and own.size_bytes > left:
-                raise refuse(
-                    BUDGET, f"lane {name}", expected=f"{own.size_bytes} bytes that are free", got=left
-                )
-            self.plan = self.plan.with_owners([own])
+            if left is not None and needed > left:
+                raise refuse(BUDGET, f"lane {name}", expected=f"{needed} bytes that are free", got=left)
+            self.plan = self.plan.with_owners([Owner(f"lane {name}", needed)])
         lane = Lane(name)
         self.lanes.append(lane)
         stream.lanes = len(self.lanes)

@@ -54,6 +54,11 @@ def check_stream_options(arguments: argparse.Namespace) -> None:
         from assay.impl.runtime.budget import parse_size
 
         parse_size(arguments.memory_budget, "--memory-budget")
+        if arguments.dump is not None:
+            raise usage_error(
+                "--dump", expected="no --memory-budget beside it", got=arguments.memory_budget,
+                hint="a capture of the whole run is kept in memory until it is written, and no budget is planned for it",
+            )  # fmt: skip
     if arguments.expert_cache is not None and arguments.expert_cache < 1:
         raise usage_error("--expert-cache", expected="at least 1", got=arguments.expert_cache)
     if arguments.path.is_dir():

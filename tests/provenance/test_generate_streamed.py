@@ -90,6 +90,10 @@ def test_what_cannot_be_held_is_refused_before_any_work(
         (["--trace", "x"], "usage.argument: --trace: expected --stream beside it"),
         (["--expert-cache", "0"], "usage.argument: --expert-cache: expected --stream beside it, got none"),
         (["--stream", "--memory-budget", "1e9"], "runtime.budget.size: --memory-budget: expected a size"),
+        (
+            ["--stream", "--memory-budget", "1GiB", "--dump", "d"],
+            "usage.argument: --dump: expected no --memory-budget beside it, got 1GiB",
+        ),
         (["--stream", "--expert-cache", "0"], "usage.argument: --expert-cache: expected at least 1, got 0"),
     ],
 )

@@ -143,6 +143,46 @@ def test_a_lane_that_the_budget_cannot_hold_is_refused_with_the_bytes_that_it_ne
         assert len(server.lanes) == 1
 
 
+def test_the_first_lane_is_held_to_what_the_opening_planned_for_one(source: Any) -> None:
+    from dataclasses import replace
+
+    from assay.impl.runtime.opening import Wish
+    from assay.impl.runtime.serving import Server
+    from assay.impl.runtime.stream_types import Options
+    from assay.provenance.captures.mlx_stream import streamed
+
+    with streamed(
+        source, Wish(1 << 40, 16, context=64, chunk=8), Options(0, row_slot_bytes=1 << 14)
+    ) as opened:
+        tight = replace(opened, plan=replace(opened.plan, budget_bytes=opened.plan.total_bytes + 1000))
+        server = Server(tight)
+        with pytest.raises(ContractError) as caught:
+            server.admit("a", 4096, 512)
+        found = caught.value.finding
+        assert (found.code, found.where, found.got) == ("runtime.budget", "lane a", "1000")
+        assert not server.lanes
+        server.admit("a", 64, 8)
+        assert server.plan.total_bytes == opened.plan.total_bytes
+
+
+@pytest.mark.parametrize("name", ["a", "main", "guesses"])
+def test_a_lane_with_a_name_that_somebody_has_is_refused(source: Any, name: str) -> None:
+    """It owns tickets and generations: with one name, each lane would make the other's reads stale."""
+    from assay.impl.runtime.opening import Wish
+    from assay.impl.runtime.serving import Server
+    from assay.impl.runtime.stream_types import Options
+    from assay.provenance.captures.mlx_stream import streamed
+
+    with streamed(source, Wish(None, 16, context=64, chunk=8), Options(0, row_slot_bytes=1 << 14)) as opened:
+        server = Server(opened)
+        server.admit("a", 64, 8)
+        with pytest.raises(ContractError) as caught:
+            server.admit(name, 64, 8)
+        found = caught.value.finding
+        assert (found.code, found.where, found.got) == ("runtime.lane", f"lane {name}", name)
+        assert len(server.lanes) == 1
+
+
 def test_what_ends_a_lane_ends_it_alone(source: Any) -> None:
     from dataclasses import replace
 
