@@ -55,5 +55,9 @@ BENCHMARKS: Final[dict[str, tuple[str, str]]] = {
         "assay.provenance.benchmarks.stream_decode",
         "streaming: waits of decode with half of the experts cached, against a barrier and a memory map; memory from outside",
     ),
+    "stream.decode-large": (
+        "assay.provenance.benchmarks.stream_large",
+        "streaming: the same waits with records of 2.75 MB, against memory maps with and without advice",
+    ),
 }
 """Name -> (module, title), in the order in which they run; a module is imported only when it runs."""

@@ -7,12 +7,13 @@ from a file that was dropped from the cache. Memory is what the system says of a
 
 import importlib.util
 import json
+import mmap
 import multiprocessing
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Final
 from assay.impl.runtime.cache import Place
 from assay.impl.runtime.lanes import Lane
 from assay.impl.runtime.policies import Key
+from assay.impl.stores.expert_major.store import RecordDigests
 from assay.provenance.benchmarks.base import BenchContext, BenchmarkNotRunError, drop_from_cache, measurement
 from assay.provenance.captures.middle import write_middle
 from assay.spec.documents.bench import Measurement
@@ -42,7 +44,18 @@ class Arm:
     guesses: int
     read_bytes: int
     is_direct: bool
-    asked: tuple[tuple[int, int], ...]
+    asked: tuple[tuple[Key, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is decoded: an artifact, a prompt, so many tokens after it, with a cache of so many records."""
+
+    path: Path
+    digests: RecordDigests
+    prompt: tuple[int, ...]
+    decoded: int
+    records: int
 
 
 def run(context: BenchContext) -> list[Measurement]:
@@ -53,7 +66,8 @@ def run(context: BenchContext) -> list[Measurement]:
     """
     if importlib.util.find_spec("mlx") is None:
         raise BenchmarkNotRunError("needs mlx")
-    path, _ = write_middle(context.folder)
+    path, digests = write_middle(context.folder)
+    task = Task(path, digests, _PROMPT, DECODED, RECORDS)
     waves: list[Arm] = []
     barriers: list[Arm] = []
     colds: list[Arm] = []
@@ -66,9 +80,9 @@ def run(context: BenchContext) -> list[Measurement]:
                 (colds, True, False),
             ):
                 drop_from_cache(path)
-                arms.append(pool.submit(decode, str(path), is_wave, is_direct).result())
+                arms.append(pool.submit(decode, task, is_wave=is_wave, is_direct=is_direct).result())
             drop_from_cache(path)
-            maps.append(pool.submit(mapped, str(path), barriers[-1].asked).result() / DECODED)
+            maps.append(pool.submit(mapped, path, barriers[-1].asked).result() / DECODED)
     wave, barrier, cold = (
         sorted(arms, key=lambda one: one.wait)[len(arms) // 2] for arms in (waves, barriers, colds)
     )
@@ -104,7 +118,7 @@ def run(context: BenchContext) -> list[Measurement]:
     ]  # fmt: skip
 
 
-def decode(path: str, is_wave: bool, is_direct: bool) -> Arm:
+def decode(task: Task, *, is_wave: bool, is_direct: bool) -> Arm:
     """Decodes in a process of its own."""
     from assay.impl.model.backend import choose_numerics
 
@@ -117,49 +131,68 @@ def decode(path: str, is_wave: bool, is_direct: bool) -> Arm:
     from assay.impl.runtime.stream_types import Options
     from assay.provenance.captures.mlx_stream import Source, streamed
 
-    source = Source.of(Path(path), numerics, _PROMPT, DECODED)
-    drop_from_cache(Path(path))
+    source = Source(task.path, task.digests, numerics, task.prompt, task.decoded)
+    drop_from_cache(task.path)
     options = Options(0, is_barrier=not is_wave, has_guesses=is_wave, row_slot_bytes=1 << 14, row_window=32)
-    with streamed(source, Wish(records=RECORDS, context=128), options, wants_direct=is_direct) as opened:
+    with streamed(source, Wish(records=task.records, context=128), options, wants_direct=is_direct) as opened:
         stream, bank = opened.stream, Bank(opened.loaded.model)
         bank.advance({0: list(source.prompt)})
         lane, cache = stream.lane, stream.cache.counts
-        asked: list[Key] = []
+        asked: list[tuple[Key, ...]] = []
         ask = stream.ask
 
         def noted(lane: Lane, places: Collection[Place]) -> None:
-            asked.extend(place.key for place in places)
+            asked.append(tuple(place.key for place in places))
             ask(lane, places)
 
         stream.ask = noted  # type: ignore[method-assign]
         before = (lane.counts.exposed_ns, cache.misses, cache.predicted_used, cache.predicted)
         read = stream.counts.exact_bytes + stream.counts.guessed_bytes
         started = time.perf_counter()
-        for _ in range(DECODED):
+        for _ in range(task.decoded):
             bank.advance({0: [int(np.asarray(bank.state().logits).argmax())]})
         spent = time.perf_counter() - started
         read = stream.counts.exact_bytes + stream.counts.guessed_bytes - read
         refusals = getattr(stream.reader, "direct_refusals", {})
         return Arm(
-            (lane.counts.exposed_ns - before[0]) / 1e6 / DECODED, 1e3 * spent / DECODED, cache.misses - before[1],
+            (lane.counts.exposed_ns - before[0]) / 1e6 / task.decoded, 1e3 * spent / task.decoded, cache.misses - before[1],
             cache.predicted_used - before[2], cache.predicted - before[3], read,
             is_direct and not any(refusals.values()), tuple(asked),
         )  # fmt: skip
 
 
-def mapped(path: str, asked: tuple[tuple[int, int], ...]) -> float:
-    """Returns the milliseconds that copies of these records out of a memory map take."""
+def mapped(path: Path, asked: Sequence[Sequence[Key]], advice: str = "") -> float:
+    """Returns the milliseconds that copies of these records out of a memory map into one buffer take, unverified.
+
+    Args:
+        path: an artifact; it is dropped from the cache before the clock starts.
+        asked: keys of records, those that were wanted at the same time together.
+        advice: empty for what the system does by itself; `random` for no read-ahead; `willneed` says of all that
+            is wanted at the same time that it will be, before the first of it is touched.
+    """
     import numpy as np
 
     from assay.impl.stores.artifact.opened import Artifact
 
-    with Artifact.open(Path(path), is_private=True) as artifact:
-        places = [artifact.experts.locate_record(*key) for key in asked]
-    drop_from_cache(Path(path))
-    table = np.memmap(path, np.uint8, "r")
-    started = time.perf_counter()
-    total = sum(int(np.array(table[offset : offset + size])[-1]) for offset, size in places)
-    return 1e3 * (time.perf_counter() - started) + 0 * total
+    with Artifact.open(path, is_private=True) as artifact:
+        wanted = [[artifact.experts.locate_record(*key) for key in keys] for keys in asked]
+    drop_from_cache(path)
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as table:
+        if advice == "random":
+            table.madvise(mmap.MADV_RANDOM)
+        values = np.frombuffer(table, np.uint8)
+        target = np.ones(max((size for places in wanted for _, size in places), default=0), np.uint8)
+        started = time.perf_counter()
+        for places in wanted:
+            if advice == "willneed":
+                for offset, size in places:
+                    start = offset - offset % mmap.PAGESIZE
+                    table.madvise(mmap.MADV_WILLNEED, start, offset + size - start)
+            for offset, size in places:
+                target[:size] = values[offset : offset + size]
+        spent = time.perf_counter() - started
+        del values  # or the map can't be closed
+    return 1e3 * spent
 
 
 def _from_outside(path: Path) -> tuple[int, bool]:
