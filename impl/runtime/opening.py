@@ -195,7 +195,10 @@ class Ringing:
         """A ticket changed."""
         if self._inner is not None:
             self._inner.changed(change)
-        if change.what not in {"issued", "joined", "reading"}:
+        is_whole = (
+            change.what == "part" and len(change.ticket.request.parts) == 1
+        )  # nothing before it is judged
+        if change.what not in {"issued", "joined", "promoted", "reading"} and not is_whole:
             self._ring()
 
     def read(self, read: Read, done: Transfer | None, started_ns: int, ended_ns: int) -> None:

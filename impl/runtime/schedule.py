@@ -83,6 +83,11 @@ class Scheduler:
             return None if begun is None else self._start(lane, state, begun, now_ns)
         return None
 
+    def has_entries(self, lane: Lane) -> bool:
+        """Says whether a reader of a lane may find something; where this is false, `next_read` is None and changes nothing."""
+        state = self._lanes[lane]
+        return bool(state.heap) and len(state.reading) < state.limits.readers
+
     def complete(self, read: Read, finding: Finding | None, now_ns: int) -> Fetch | None:
         """Takes what a device made of a read.
 

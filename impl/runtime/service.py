@@ -83,7 +83,7 @@ class StreamReader:
         self._files: dict[str, DeviceFile] = {}
         self._on_done, self._observer, self._clock = on_done, observer, clock
         self._lock = threading.Lock()
-        self._work = threading.Condition(self._lock)
+        self._work = {lane: threading.Condition(self._lock) for lane in Lane}
         self._events: dict[int, list[threading.Event]] = {}
         self._ended: list[Ticket] = []
         self._is_closed = self._has_ended = False
@@ -129,7 +129,7 @@ class StreamReader:
         """Takes requests and returns at once, with one ticket each, in order."""
         for request in requests:
             self._check(request)
-        with self._work:
+        with self._lock:
             if self._is_closed:
                 raise refuse(CLOSED, "submit", expected="an open reader", got="a closed one")
             tickets = self._scheduler.submit(requests, self._clock())
@@ -162,26 +162,26 @@ class StreamReader:
 
     def promote(self, ticket: Ticket, priority: Priority, deadline_ns: int) -> None:
         """Makes a live ticket more urgent; less urgent it never becomes."""
-        with self._work:
+        with self._lock:
             self._scheduler.promote(ticket, priority, deadline_ns, self._clock())
             self._told()
 
     def cancel(self, ticket: Ticket) -> bool:
         """Withdraws a ticket that is queued, being read or ready; says whether it was still live."""
-        with self._work:
+        with self._lock:
             was_live = self._scheduler.cancel(ticket, self._clock())
             self._told()
         return was_live
 
     def release(self, ticket: Ticket) -> None:
         """Gives the bytes of a ready ticket back."""
-        with self._work:
+        with self._lock:
             self._scheduler.release(ticket, self._clock())
             self._told()
 
     def advance(self, owner: str, generation: int) -> None:
         """Makes all older generations of an owner stale."""
-        with self._work:
+        with self._lock:
             now = self._clock()
             if self._observer is not None:
                 self._observer.advanced(owner, generation, now)
@@ -190,7 +190,7 @@ class StreamReader:
 
     def close(self) -> None:
         """Cancels what is live, waits for reads in flight, and ends every thread; a second call does nothing."""
-        with self._work:
+        with self._lock:
             if self._has_ended:
                 return
             self._has_ended = self._is_closed = True
@@ -235,7 +235,7 @@ class StreamReader:
             try:
                 work()
             except Exception as error:  # noqa: BLE001 - a bug here must not leave the others waiting for ever
-                with self._work:
+                with self._lock:
                     self._fault = self._fault or error
                     self._is_closed = True
                     self._scheduler.close(self._clock())
@@ -245,11 +245,11 @@ class StreamReader:
 
     def _run(self, lane: Lane) -> None:
         while True:
-            with self._work:
+            with self._lock:
                 while (read := self._next(lane)) is None:
                     if self._is_closed:
                         return
-                    self._work.wait()
+                    self._work[lane].wait()
                 started = self._clock()
             self._serve(read, self._files[read.store], started)
 
@@ -268,7 +268,7 @@ class StreamReader:
             finding = error.finding
         finally:
             into.release()
-        with self._work:
+        with self._lock:
             now = self._clock()
             if self._observer is not None:
                 self._observer.read(read, done, started, now)
@@ -291,7 +291,7 @@ class StreamReader:
 
     def _publish(self, fetch: Fetch) -> None:
         finding = self._judge(fetch)
-        with self._work:
+        with self._lock:
             self._scheduler.judged(fetch, finding, self._clock())
             self._told()
 
@@ -331,7 +331,9 @@ class StreamReader:
             if self._on_done is not None and change.what in _DONE:
                 self._ended.append(change.ticket)
         if wakes_readers:
-            self._work.notify_all()
+            for lane, work in self._work.items():
+                if self._is_closed or self._scheduler.has_entries(lane):
+                    work.notify_all()  # who would find nothing sleeps on: waking takes as long as a small read
 
     def _call_back(self) -> None:
         """Tells `on_done`, without the lock."""
