@@ -27,6 +27,7 @@ class LaneCounts:
         expert_wait_ns: time in which it had nothing to compute until a record came.
         row_wait_ns: the same for embedding rows.
         slot_wait_ns: the same until another lane gave slots back.
+        move_wait_ns: time in which it could compute and guesses were moved to their places instead.
         turn_wait_ns: time in which it could run and another lane did.
         turns: how often it was given the turn.
     """
@@ -35,13 +36,14 @@ class LaneCounts:
     expert_wait_ns: int = 0
     row_wait_ns: int = 0
     slot_wait_ns: int = 0
+    move_wait_ns: int = 0
     turn_wait_ns: int = 0
     turns: int = 0
 
     @property
     def exposed_ns(self) -> int:
-        """Time in which the disk was all that it waited for."""
-        return self.expert_wait_ns + self.row_wait_ns
+        """Time in which the disk, or what came from it, was all that it waited for."""
+        return self.expert_wait_ns + self.row_wait_ns + self.move_wait_ns
 
 
 @dataclass(slots=True, eq=False)

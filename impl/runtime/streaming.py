@@ -89,6 +89,7 @@ class Stream:
         self._backlog: deque[tuple[Key, float]] = deque()
         self._released = 0
         self._guard = threading.Lock()
+        self._is_wanted = False  # whether the lane that has the turn waits for the guard
         self._is_closing = False
         self._mover = threading.Thread(target=self._move_guesses, name="mover", daemon=True)
         self._mover.start()
@@ -119,25 +120,27 @@ class Stream:
         """Waits for the turn of a lane; with it comes everything that the lane may change."""
         started = self.clock()
         self.turns.take()
-        self._guard.acquire()
         lane.counts.turn_wait_ns += self.clock() - started
+        self._take_guard()
         lane.counts.turns += 1
 
     def give_turn(self) -> None:
         """Gives the turn to who has waited longest."""
-        self._guard.release()
+        self._leave_guard()
         self.turns.give()
 
     def evaluate(self, arrays: Sequence[mx.array], layer: int | None, stage: str) -> None:
         """Evaluates arrays in this lane's turn; guesses that arrive meanwhile are moved to their places."""
         lane, started = self.lane, self.clock()
-        self._guard.release()
+        self._leave_guard()
         try:
             mx.eval(arrays)
         finally:
-            self._guard.acquire()
+            ended = self.clock()
+            self._take_guard()
+            lane.counts.move_wait_ns += self.clock() - ended
         if self.notes is not None:
-            self.notes.staged(lane.name, layer, stage, started, self.clock())
+            self.notes.staged(lane.name, layer, stage, started, ended)
 
     def note_wait(self, ticket: Ticket | None, started_ns: int) -> None:
         """Notes that the lane of this thread stood still for a ticket until now."""
@@ -245,10 +248,12 @@ class Stream:
 
     def drain(self, lane: Lane) -> None:
         """Moves every guess that has arrived into its place, forgets those that were dropped, and asks for more."""
+        started = self.clock()
         for flight in list(self._flights.values()):
             if self._has_landed(flight):
                 self._advance(lane, flight)
         self._top_up()
+        lane.counts.move_wait_ns += self.clock() - started
 
     def has_news(self, keys: Collection[Key]) -> bool:
         """Says whether `collect` would find anything; may be asked without the turn."""
@@ -409,14 +414,34 @@ class Stream:
         """Moves guesses while lanes evaluate or wait; what a lane holds is left to the lane."""
 
         def has_work() -> bool:
-            return self._is_closing or any(self._has_landed(one) for one in list(self._flights.values()))
+            if self._is_closing or self._is_wanted:
+                return self._is_closing
+            return any(self._has_landed(one) for one in list(self._flights.values()))
 
         while True:
             self.bell.until(has_work)
             with self._guard:
                 if self._is_closing:
                     return
-                self.drain(self._main)
+                for flight in list(self._flights.values()):
+                    if self._is_wanted:
+                        break  # a lane waits for this one record at most
+                    if self._has_landed(flight):
+                        self._advance(self._main, flight)
+                else:
+                    self._top_up()
+
+    def _leave_guard(self) -> None:
+        """Gives the guard back, and wakes the mover for what it left when this lane wanted the guard."""
+        if any(self._has_landed(one) for one in self._flights.values()):
+            self.bell.ring()
+        self._guard.release()
+
+    def _take_guard(self) -> None:
+        """Takes the guard in the turn of a lane, after at most one move of a guess."""
+        self._is_wanted = True
+        self._guard.acquire()
+        self._is_wanted = False
 
     def _is_worth_splitting(self) -> bool:
         """Says whether the last part of a record takes longer to read than it takes to wake a thread for the first."""
