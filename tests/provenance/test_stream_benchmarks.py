@@ -7,6 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from assay.provenance.benchmarks.stream_large import layers_of
 from assay.provenance.catalogue import json_schema
 from assay.provenance.cli import main
 from assay.spec.documents.device_probe import DeviceProbe
@@ -31,3 +32,8 @@ def test_a_benchmark_of_streaming_prints_figures_of_its_schema(
         DeviceProbe.model_validate_json(one.read_bytes()) for one in (tmp_path / "cache").rglob("*.json")
     ]
     assert [one.record_bytes for one in saved] == ([2_764_800] if name == "device" else [])
+
+
+@pytest.mark.parametrize(("size_mib", "layers"), [(16, 4), (256, 4), (1400, 8), (100_000, 16)])
+def test_the_large_model_takes_about_the_size_that_was_asked_for(size_mib: int, layers: int) -> None:
+    assert layers_of(size_mib) == layers

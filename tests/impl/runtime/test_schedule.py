@@ -71,7 +71,12 @@ class Machine(RuleBasedStateMachine):
 
     @rule(lane=st.sampled_from(Lane))
     def start(self, lane: Lane) -> None:
+        sleeps = not self.world.scheduler.has_entries(lane)
+        before = len(self.world.reads)
         self.world.start(lane)
+        assert not (sleeps and len(self.world.reads) > before), (
+            "a reader that sleeps would have found something"
+        )
 
     @precondition(lambda self: self.world.reads)
     @rule(data=st.data(), is_bad=st.sampled_from((False, False, False, True)))
