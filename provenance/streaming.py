@@ -101,7 +101,7 @@ class StreamedRun:
                     wants_direct=choice is not None and choice.wants_direct, start=start,
                 )  # fmt: skip
                 self._recorder = Recorder(arguments.trace, header)
-                stack.callback(self._recorder.close)
+                stack.push(self._end_trace)
                 if self._recorder.finding is not None:  # before the work, not after it
                     raise AdmissionError(self._recorder.finding)
             self.opened = open_stream(
@@ -171,9 +171,14 @@ class StreamedRun:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._routes.flush()
-        self._stack.close()
-        if self._recorder is not None and self._recorder.finding is not None:
+        self._stack.__exit__(kind, error, trace)
+        if kind is None and self._recorder is not None and self._recorder.finding is not None:
             raise AdmissionError(self._recorder.finding)
+
+    def _end_trace(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Ends the recording; that of a run that was interrupted or failed gets no footer, which would call it whole."""
+        if self._recorder is not None:
+            self._recorder.close(is_whole=kind is None)
 
 
 def _probed(artifact: "Artifact", page_bytes: int, *, is_quiet: bool) -> ProbeChoice | None:

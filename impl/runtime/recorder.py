@@ -130,8 +130,12 @@ class Recorder:
         finally:
             self.staged(owner, layer, stage, started, self._clock())
 
-    def close(self) -> None:
-        """Writes what is left and the footer; `finding` then says whether the whole trace is on the disk."""
+    def close(self, *, is_whole: bool = True) -> None:
+        """Writes what is left and the footer; `finding` then says whether the whole trace is on the disk.
+
+        Args:
+            is_whole: whether the run came to its end; otherwise there is no footer, and the trace stays inconclusive.
+        """
         if self._is_closing.is_set():
             return
         self._is_closing.set()
@@ -150,7 +154,8 @@ class Recorder:
             else physical - self._physical,
         }
         try:
-            self._put(_json(footer))
+            if is_whole:
+                self._put(_json(footer))
         except OSError as error:
             self._fail(error)
         if self._descriptor >= 0:

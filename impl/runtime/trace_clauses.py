@@ -12,7 +12,7 @@ FORM: Final = declare(
 )  # fmt: skip
 TRUNCATED: Final = declare(
     "trace.truncated", Authority.PROCESS, "A trace ends with a footer.",
-    source="assay: a missing end never looks like an end", cause="the run was killed, or is still going on",
+    source="assay: a missing end never looks like an end", cause="the run was killed or interrupted, failed, or is still going on",
     fix="run it again to its end",
 )  # fmt: skip
 COUNTS: Final = declare(

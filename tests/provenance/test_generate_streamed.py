@@ -187,6 +187,38 @@ def test_an_earlier_trace_is_replaced(capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["validate", "run.jsonl"]) == 0
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, BrokenPipeError])
+def test_the_trace_of_a_run_that_did_not_end_is_inconclusive(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    def ends(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("assay.provenance.commands.generate._print", ends)
+    run(capsys, str(miniature_artifact()), *IDS, "--stream", "--trace", "run.jsonl")
+    assert main(["validate", "run.jsonl", "--format", "json"]) == 3
+    (gap,) = json.loads(capsys.readouterr().out)["findings"]
+    assert (gap["code"], gap["where"]) == ("trace.truncated", "run.jsonl")
+
+
+def test_the_trace_of_a_damaged_store_is_inconclusive_and_the_damage_is_what_is_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from assay.impl.stores.artifact.opened import Artifact
+
+    with Artifact.open(miniature_artifact(), is_private=True) as artifact:
+        start, size = artifact.experts.extent.start, artifact.experts.extent.size
+    assert run(capsys, str(miniature_artifact()), *IDS, "--stream")[0] == 0  # leaves the digests
+    data = bytearray(miniature_artifact().read_bytes())
+    for place in range(start + 8192, start + size, 20000):
+        data[place] ^= 1
+    Path("damaged.gguf").write_bytes(data)
+    code, document, said = run(capsys, "damaged.gguf", *IDS, "--stream", "--trace", "run.jsonl")
+    assert (code, document) == (1, {})
+    assert said.startswith("assay: error: runtime.read.digest: layer 0 expert ")
+    assert main(["validate", "run.jsonl"]) == 3
+
+
 def test_a_probe_of_the_device_decides_depth_and_crossover(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
