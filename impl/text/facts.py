@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from assay.impl.text.ids import shown_id
 from assay.spec.clauses import Authority, declare
 from assay.spec.contract.vocabulary import AddedToken
 from assay.spec.errors import AdmissionError, Finding
@@ -297,14 +298,21 @@ def merges_of(value: Any, where: str, findings: list[Finding]) -> tuple[tuple[st
 
 def vocabulary_of(value: Any, where: str, findings: list[Finding]) -> dict[str, int] | None:
     """Returns the mapping from token to id; ids must be distinct and fill `[0, n)`."""
-    if not isinstance(value, dict) or not all(type(one) is int for one in value.values()):
+    if not isinstance(value, dict):
         findings.append(finding(FORM, where, "an object of tokens with ids", type(value).__name__))
         return None
-    if sorted(value.values()) != list(range(len(value))):
-        findings.append(
-            finding(FORM, where, f"the ids 0 to {len(value) - 1}, each once", "another set of ids")
-        )
-        return None
+    seen: set[int] = set()
+    for token, id_ in value.items():
+        if type(id_) is not int:
+            findings.append(finding(FORM, f"{where}[{token!r}]", "a whole number", id_))
+            return None
+        if not 0 <= id_ < len(value) or id_ in seen:
+            got = f"{shown_id(id_)} twice" if id_ in seen else shown_id(id_)
+            findings.append(
+                finding(FORM, f"{where}[{token!r}]", f"the ids 0 to {len(value) - 1}, each once", got)
+            )
+            return None
+        seen.add(id_)
     return value
 
 

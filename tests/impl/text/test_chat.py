@@ -85,6 +85,7 @@ def test_the_published_counts_are_closed() -> None:
         ([{"role": "user", "content": 3}], {}, "chat.content", "messages[0].content"),
         ([{"role": "user", "content": ["x"]}], {}, "chat.content", "messages[0].content[0]"),
         ([{"role": "user", "content": [{"type": "audio"}]}], {}, "chat.content", "messages[0].content[0].text"),
+        ([{"role": "user", "content": [{"text": 3}]}], {}, "chat.content", "messages[0].content[0].text"),
         ([USER, {"role": "assistant", "reasoning_content": 1}], {}, "chat.content", "messages[1].reasoning_content"),
         ([USER, {"role": "assistant", "tool_calls": {}}], {}, "chat.tool-call", "messages[1].tool_calls"),
         ([USER, {"role": "assistant", "tool_calls": [3]}], {}, "chat.tool-call", "messages[1].tool_calls[0]"),
@@ -312,3 +313,16 @@ def test_a_template_that_cannot_be_read_is_a_finding(data: bytes | None, tmp_pat
         "tokenizer.form",
         "chat_template.jinja",
     )
+
+
+@pytest.mark.parametrize(
+    ("part", "got"),
+    [({"type": "text"}, "nothing in a part of type text"), ({"type": "text", "text": 3}, "int in a part of type text"), ({}, "nothing")],
+)  # fmt: skip
+def test_a_part_without_text_is_told_by_what_stands_in_its_place(
+    part: Any, got: str, renderer: ChatRenderer
+) -> None:
+    with pytest.raises(ContractError) as caught:
+        renderer.render([{"role": "user", "content": [part]}])
+    found = caught.value.finding
+    assert (found.code, found.where, found.got) == ("chat.content", "messages[0].content[0].text", got)

@@ -134,6 +134,36 @@ TEMPLATES: dict[str, tuple[str, list[str]]] = {
 {{ '<start_of_turn>model\\n' if add_generation_prompt }}""",
         ["<start_of_turn>", "<end_of_turn>", "<s>"],
     ),
+    "harmony": (
+        """{%- macro kind(spec, required, nullable=false) -%}
+{%- if spec.type == 'object' -%}{{ '{' }}{%- for key, one in spec.properties.items() -%}{{ key }}{{ '?' if key not in (required or []) }}: {{ kind(one, []) }}{{ ', ' if not loop.last }}{%- endfor -%}{{ '}' }}
+{%- elif spec.type == 'string' -%}{{ '"' + spec.enum | join('" | "') + '"' if spec.enum else 'string' }}
+{%- else -%}{{ 'any' ~ (' | null' if nullable) }}{%- endif -%}{%- endmacro -%}
+{%- macro turn(role, channel=none) -%}{{ '<|start|>' ~ role ~ ('<|channel|>' ~ channel if channel else '') ~ '<|message|>' }}{{ caller() }}{{ '<|end|>' }}{%- endmacro -%}
+{%- set asked = namespace(name=none) -%}
+{%- call turn('system') -%}It is {{ strftime_now(format='%Y') }}.{% for tool in tools or [] %}{% set tool = tool.function %}
+type {{ tool.name }} = (_: {{ kind(tool.parameters, tool.parameters.required) }}) => any; // {{ tool.description | trim(chars='/') }}{% endfor %}{%- endcall -%}
+{%- for m in messages -%}
+    {%- if m.tool_calls -%}
+        {%- set asked.name = m.tool_calls[0].function.name -%}
+        {%- call turn('assistant to=' ~ asked.name, 'commentary') -%}{{ m.tool_calls[0].function.arguments | tojson | safe }}{%- endcall -%}
+    {%- elif m.role == 'tool' -%}
+        {%- if asked.name is sameas none -%}{{ raise_exception(message='no call before') }}{%- endif -%}
+        {%- call turn(asked.name) -%}{{ m.content | tojson }}{%- endcall -%}
+    {%- else -%}{%- call turn(m.role, 'final' if m.role == 'assistant') -%}{{ m.content }}{%- endcall -%}{%- endif -%}
+{%- endfor -%}{{ '<|start|>assistant' if add_generation_prompt is sameas true }}""",
+        ["<|start|>", "<|end|>", "<|message|>", "<|channel|>"],
+    ),
+    "nemotron": (
+        """{%- macro rest(fields, told) -%}{%- for key in fields if key not in told -%}
+    {%- if fields[key] is mapping or (fields[key] is sequence and fields[key] is not string) -%}{{ '<' ~ key ~ '>' ~ (fields[key] | tojson | safe) ~ '</' ~ key ~ '>' }}
+    {%- else -%}{{ '<' ~ key ~ '>' ~ (fields[key] | string) ~ '</' ~ key ~ '>' }}{%- endif -%}{%- endfor -%}{%- endmacro -%}
+{{ bos_token }}{%- for tool in tools or [] -%}{{ '<TOOLS>' ~ rest(tool.function, ['type']) ~ '</TOOLS>' }}{%- endfor -%}
+{%- for m in messages -%}{{ '<SPECIAL_10>' if loop.changed(m.role) }}{{ '%(who)s: %(said)s' | format(who=m.role, said=m.content or '') }}{{ '<SPECIAL_12>' if loop.last or messages[loop.index0 + 1].role != m.role }}
+{%- for call in m.tool_calls or [] -%}{{ '<TOOLCALL>' ~ [call.function.name, call.function.arguments | tojson | safe] | join(': ') ~ '</TOOLCALL>' }}{%- endfor -%}
+{%- endfor -%}""",
+        ["<SPECIAL_10>", "<SPECIAL_12>", "<TOOLS>", "</TOOLS>", "<TOOLCALL>", "</TOOLCALL>", "<s>"],
+    ),
     "phi": (
         """{% for turn in messages %}{{ '<|' + turn['role'] + '|>' + (turn['content'] or '') + '<|end|>' }}{% endfor %}
 {%- if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}""",
@@ -180,7 +210,7 @@ def rendered(name: str, said: str, *, with_tools: bool) -> Prompt:
     return prompt_of(template.render(variables, vocabulary=ROLES), atoms)
 
 
-WITH_TOOLS = ["llama-3", "mistral", "deepseek", "kitchen-sink"]
+WITH_TOOLS = ["llama-3", "mistral", "deepseek", "harmony", "nemotron", "kitchen-sink"]
 
 
 @pytest.mark.parametrize("with_tools", [False, True])

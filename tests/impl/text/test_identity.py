@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from assay.impl.text.facts import MAX_FILE_BYTES
+from assay.impl.text.facts import MAX_FILE_BYTES, vocabulary_of
 from assay.impl.text.identity import judge_files, judge_tokenizer
 from assay.impl.text.miniature import tokenizer_files
 from assay.provenance.kinds import judge_path
 from assay.provenance.miniature import miniature_checkpoint
+from assay.spec.errors import Finding
 from assay.spec.judgement import Judgement, JudgeOptions
 from assay.spec.text import OLDER_PATTERN, text_contract
 from assay.spec.verdicts import Verdict
@@ -288,3 +289,19 @@ def test_both_routes_agree_on_the_real_description(published_dir: Path, tmp_path
         assert [(one.code, one.where) for one in judgement.faults] == [
             ("tokenizer.pattern", "tokenizer.json: pattern")
         ]
+
+
+@pytest.mark.parametrize(
+    ("value", "where", "got"),
+    [
+        ({"a": 0, "b": True}, "vocab.json['b']", True), ({"a": 0, "b": 1.0}, "vocab.json['b']", 1.0),
+        ({"a": 0, "b": 0}, "vocab.json['b']", "0 twice"), ({"a": -1, "b": 0}, "vocab.json['a']", -1),
+        ({"a": 2, "b": 0}, "vocab.json['a']", 2), ([], "vocab.json", "list"),
+    ],
+)  # fmt: skip
+def test_a_vocabulary_that_is_no_numbering_names_its_first_wrong_token(
+    value: Any, where: str, got: object
+) -> None:
+    findings: list[Finding] = []
+    assert vocabulary_of(value, "vocab.json", findings) is None
+    assert [(one.code, one.where, one.got) for one in findings] == [("tokenizer.form", where, str(got))]
