@@ -138,7 +138,7 @@ def _plainly(operation: str, value: Any) -> Rope:
 
 def concatenate(values: tuple[Any, ...]) -> Rope:
     """Returns what `~` makes."""
-    return joined([_plainly("~", value) for value in values])
+    return joined([value if type(value) is Rope else _plainly("~", value) for value in values])
 
 
 def _trim(value: Any, chars: Rope | None = None) -> Rope:
