@@ -194,6 +194,8 @@ _MEANING: Final[tuple[tuple[str, str, str, str, str, Edit], ...]] = (
      _set("read", {"fetch": 1}, direct=10)),
     ("claims-exact", "priority", "a prediction claims to be exact", "trace.priority", "ticket 9.priority",
      _set("ticket", {"id": 9}, exact=True)),
+    ("other-layer", "layer", "a record is read for another layer", "trace.layer", "ticket 6.layer",
+     _set("ticket", {"id": 6}, layer=9)),
     ("exact-as-near", "priority", "an exact request runs as a prediction", "trace.priority", "ticket 6.priority",
      _set("ticket", {"id": 6}, priority=1)),
     ("exact-dropped", "priority", "an exact ticket is dropped in silence", "trace.priority", "ticket 6",

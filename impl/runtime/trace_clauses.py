@@ -73,6 +73,10 @@ ROUTE: Final = declare(
     "trace.route", Authority.RULE, "A route names each expert once, with a weight and a residency for each.",
     source=_SOURCE, cause="a recorder that mixes up two tokens",
 )  # fmt: skip
+LAYER: Final = declare(
+    "trace.layer", Authority.RULE, "A record of experts is read for the layer that it belongs to.",
+    source=_SOURCE, cause="a prediction that was filed under the layer that made it",
+)  # fmt: skip
 LEAK: Final = declare(
     "trace.leak", Authority.RULE, "When a run has ended, every ticket has.",
     source=_SOURCE, cause="a reader that was not closed, or a lease that nobody gave back",

@@ -13,6 +13,7 @@ from assay.impl.runtime.trace_clauses import (
     EXACT_FIRST,
     FORM,
     GENERATION,
+    LAYER,
     LEAK,
     LEASES,
     ORDER,
@@ -151,6 +152,8 @@ class TraceRules:
             self._wrong(UNKNOWN, f"{where}.store", "a store of the header", line.store)
         if line.exact != (line.priority == 0):
             self._wrong(PRIORITY, f"{where}.priority", "0 for exact requests only", line.priority)
+        if isinstance(line.target, ExpertOfTrace) and line.target.layer != line.layer:
+            self._wrong(LAYER, f"{where}.layer", line.target.layer, line.layer)
         if sum(line.parts) != line.bytes:
             self._wrong(BYTES, f"{where}.bytes", sum(line.parts), line.bytes)
         limits = None if header is None else header.lanes.get(lane)  # type: ignore[call-overload]
