@@ -219,6 +219,15 @@ def test_the_trace_of_a_damaged_store_is_inconclusive_and_the_damage_is_what_is_
     assert main(["validate", "run.jsonl"]) == 3
 
 
+def test_a_folder_that_digests_cannot_be_kept_in_ends_no_run(capsys: pytest.CaptureFixture[str]) -> None:
+    Path(".assay").mkdir()
+    Path(".assay/record-digests").write_text("a file where a folder should be")
+    arguments = [one for one in IDS if one != "-q"]
+    code, streamed, said = run(capsys, str(miniature_artifact()), *arguments, "--stream")
+    assert (code, streamed["statistics"]["streaming"]["verified"]) == (0, True)
+    assert "record digests are not kept for the next run: .assay/record-digests" in said
+
+
 def test_a_probe_of_the_device_decides_depth_and_crossover(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
