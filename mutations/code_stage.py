@@ -72,11 +72,18 @@ def _read_digest(root: Path) -> str:
     read = [one for name in READ for one in ([root / name, *(root / name).rglob("*")])]
     digest = hashlib.sha256(f"{platform.python_version()} {_CONFIGURATION}".encode())
     for name in ("mutmut", "pytest", "hypothesis", "numpy", "pydantic"):
-        digest.update(f"{name} {metadata.version(name)}\n".encode())
+        digest.update(f"{name} {_version(name)}\n".encode())
     for path in sorted({one for one in (*tests, *read) if one.is_file() and "__pycache__" not in one.parts}):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0")
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "absent"  # laying out needs no package; running says what it needs
 
 
 def is_generated(folder: Path) -> bool:

@@ -1,6 +1,7 @@
 """Battery `code`: what is in scope, how fates are counted, and that it says when it can't look."""
 
 import json
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -135,6 +136,17 @@ def test_a_stage_is_laid_out_as_the_wheel_and_stays_until_the_source_changes(
     (tmp_path / "stage" / "source.sha256").write_text("another")
     code.stage(checkout, tmp_path / "stage")
     assert not mark.is_file()
+
+
+def test_a_stage_is_laid_out_without_the_packages_that_run_it(
+    tmp_path: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(package: str) -> str:
+        raise metadata.PackageNotFoundError(package)
+
+    monkeypatch.setattr(metadata, "version", absent)
+    code.stage(checkout, tmp_path / "stage")
+    assert (tmp_path / "stage" / "source.sha256").is_file()
 
 
 def run(*arguments: str) -> int:
