@@ -18,7 +18,7 @@ from assay.impl.captures.reading import (
     whole_file_digest,
 )
 from assay.impl.stores.files import folder_names, read_bounded
-from assay.impl.stores.strict_json import parse_json, read_json_object, require_object
+from assay.impl.stores.strict_json import read_json_object
 from assay.spec.clauses import Authority, declare
 from assay.spec.documents.fixture import ORIGINS, ArrayProvenance, Fixture, ProducerPin
 from assay.spec.errors import AdmissionError, Finding
@@ -399,8 +399,3 @@ def _origin_faults(array: ArrayProvenance, fixture: Fixture) -> list[Finding]:
     if want != got_all:
         return [Finding.of(ORIGIN_STAGE, STAGE, name, expected=want, got=got_all)]
     return []
-
-
-def parse_fixture(data: bytes) -> dict[str, Any]:
-    """Returns the JSON object of provenance bytes, for batteries that edit it."""
-    return require_object(parse_json(data, stage=STAGE, where=PROVENANCE), stage=STAGE, where=PROVENANCE)
